@@ -1,7 +1,9 @@
 //! Assesses a whole line: every part of it, what each part runs, and where it writes.
 
 mod read_check;
+mod reader_wrappers;
 
+use crate::source_text::SourceText;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -59,6 +61,10 @@ pub(crate) struct Assessor<'a> {
     pub(crate) steps: u32,
     /// Whether something runs a script that is not in its arguments.
     runs_unseen_script: bool,
+    /// Whether a file is read whose name is only known when the line runs.
+    reads_computed_path: bool,
+    /// Words that the line prints, and that may become such a name.
+    printed_words: Vec<String>,
 }
 
 impl<'a> Assessor<'a> {
@@ -75,6 +81,8 @@ impl<'a> Assessor<'a> {
             bytes_parsed: 0,
             steps: 0,
             runs_unseen_script: false,
+            reads_computed_path: false,
+            printed_words: Vec::new(),
         }
     }
 
@@ -83,6 +91,24 @@ impl<'a> Assessor<'a> {
         let (span_verdicts, doubts) = self.assess_script(source, directory, 0);
         self.span_verdicts = span_verdicts;
         self.doubts = doubts;
+        self.check_printed_names(directory);
+    }
+
+    /// Doubts a line that prints the name of a file that needs approval, and reads a file whose
+    /// name it computes.
+    fn check_printed_names(&mut self, directory: &ResolvedPath) {
+        if !self.reads_computed_path {
+            return;
+        }
+        for word in std::mem::take(&mut self.printed_words) {
+            let names = word.split_whitespace();
+            let paths = names.filter(|name| !name.starts_with('-'));
+            for path in paths.map(|name| directory.join(name)).collect::<Vec<_>>() {
+                if let Err(verdict) = self.check_path(&path) {
+                    self.doubts.push(verdict.reason);
+                }
+            }
+        }
     }
 
     /// Assesses words that are run without a shell.
@@ -164,12 +190,42 @@ impl<'a> Assessor<'a> {
                 span_verdicts.push(SpanVerdict { span, verdict });
             }
         }
+        span_verdicts.extend(self.assess_shell_input(source, &script, directory, depth));
         span_verdicts.extend(detect_fork_bomb(source, &script));
         self.apply_raw_rules(source, &script, &mut span_verdicts);
         for span_verdict in &mut span_verdicts {
             span_verdict.span = interpretation.original_span(&span_verdict.span);
         }
         (span_verdicts, script.doubts)
+    }
+
+    /// Assesses the text of here-documents as scripts, if a shell receives them.
+    fn assess_shell_input(
+        &mut self,
+        source: &str,
+        script: &ParsedScript,
+        directory: &ResolvedPath,
+        depth: usize,
+    ) -> Vec<SpanVerdict> {
+        let is_shell = |command: &SimpleCommand| {
+            let name = command_name(command).unwrap_or_default();
+            let wrapper = self.table.wrappers.get(&name);
+            command.has_here_document && wrapper.is_some_and(|wrapper| wrapper.shell)
+        };
+        if depth >= MAX_WRAPPER_DEPTH || !script.commands.iter().any(is_shell) {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for span in &script.here_documents {
+            let (verdicts, _) = self.assess_script(source.part(span.clone()), directory, depth + 1);
+            let worst = verdicts.into_iter().map(|it| it.verdict);
+            let worst = worst.reduce(CommandVerdict::max);
+            found.extend(worst.map(|verdict| SpanVerdict {
+                span: span.clone(),
+                verdict: verdict.at_least_write("a shell"),
+            }));
+        }
+        found
     }
 
     /// Applies the raw rules to text that may run more than its parsed commands show.
@@ -195,10 +251,13 @@ impl<'a> Assessor<'a> {
                 || self.interprets_stdin(command)
                 || (command.has_here_document && !self.has_inert_arguments(command))
         };
-        if script.opaque || self.runs_unseen_script || script.commands.iter().any(receives_code) {
+        let runs_code = self.runs_unseen_script || script.commands.iter().any(receives_code);
+        if script.opaque || runs_code {
             let span = 0..source.len();
             let nothing = CommandVerdict::new(Category::Read, Risk::Safe, "", "");
-            let verdict = self.raised_by_raw_rules(nothing, source);
+            // The text of a here-document is only data to a command that runs no code.
+            let text = if runs_code { source } else { &script.code };
+            let verdict = self.raised_by_raw_rules(nothing, text);
             if verdict.category > Category::Read {
                 span_verdicts.push(SpanVerdict { span, verdict });
             }
@@ -206,7 +265,7 @@ impl<'a> Assessor<'a> {
         for (command, span_verdict) in script.commands.iter().zip(span_verdicts.iter_mut()) {
             if span_verdict.verdict.category > Category::Read && !self.has_inert_arguments(command)
             {
-                let text = &source[command.span.clone()];
+                let text = script.code.part(command.span.clone());
                 span_verdict.verdict = self.raised_by_raw_rules(span_verdict.verdict.clone(), text);
             }
         }
@@ -248,6 +307,10 @@ impl<'a> Assessor<'a> {
             return CommandVerdict::write(Risk::Low, "default.assignment", reason);
         };
         let name = command_name(command).unwrap_or_default();
+        if let Some(read) = self.assess_reader_wrapper(&name, command, depth) {
+            self.add_read_command(command);
+            return read;
+        }
         let mut verdicts = self.match_rules(&name, &command.words[1..], &command.directories);
         verdicts.extend(self.assess_wrapped(&name, command, depth));
         verdicts.extend(self.assess_brace_expansion(command, depth));
@@ -262,12 +325,20 @@ impl<'a> Assessor<'a> {
             Err(None)
         };
         match (severe, read) {
-            (_, Ok(read)) => read,
+            (_, Ok(read)) => {
+                self.add_read_command(command);
+                read
+            }
             (Some(severe), Err(Some(path))) => severe.max(path),
             (Some(severe), Err(None)) => severe,
             (None, Err(Some(reason))) => reason,
             (None, Err(None)) => self.unknown_command(&name, first),
         }
+    }
+
+    fn add_read_command(&mut self, command: &SimpleCommand) {
+        let words = command.words.iter().map(ExpectedWord::from).collect();
+        self.read_commands.push(words);
     }
 
     /// The verdicts of the rules for a name that match these words.
@@ -459,7 +530,7 @@ fn detect_fork_bomb(source: &str, script: &ParsedScript) -> Option<SpanVerdict> 
         };
         script.commands.iter().filter(inside).count()
     };
-    let background = |function: &ShellFunction| source[function.body.clone()].contains('&');
+    let background = |function: &ShellFunction| source.part(function.body.clone()).contains('&');
     let bomb = script
         .functions
         .iter()

@@ -28,6 +28,7 @@ pub(crate) fn by_name(name: &str) -> Option<ArgumentCheck> {
         "sed" => ArgumentCheck::Parsed(sed::check),
         "tar" => ArgumentCheck::Raw(tar::check),
         "test" => ArgumentCheck::Raw(test::check),
+        "double-brackets" => ArgumentCheck::Raw(test::check_double),
         "yq" => ArgumentCheck::Parsed(check_yq),
         "git-cat-file" => ArgumentCheck::Parsed(git::check_cat_file),
         "git-log" => ArgumentCheck::Parsed(git::check_log),

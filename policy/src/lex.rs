@@ -3,9 +3,10 @@
 //! A line is a read only if this lexer and the parser agree on every word, so that a construct that
 //! one of them misunderstands cannot pass.
 
+use crate::source_text::SourceText;
 use std::ops::Range;
 
-use crate::word::{ScanUntil, ScannedWord, scan_word};
+use crate::word::{ScanUntil, ScannedWord, scan_nested_word, scan_word};
 
 /// The spans of a line's words, as the parser or the lexer found them.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,18 +17,46 @@ pub(crate) struct LineLayout {
     pub(crate) redirect_targets: Vec<Range<usize>>,
     /// Each `NAME=value` before a command.
     pub(crate) assignments: Vec<Range<usize>>,
+    /// The text of each here-document.
+    pub(crate) here_documents: Vec<Range<usize>>,
+}
+
+impl LineLayout {
+    /// Orders everything by its position, whatever the order in which it was found.
+    pub(crate) fn sort(&mut self) {
+        self.commands
+            .sort_by_key(|words| words.first().map(|word| word.start));
+        self.redirect_targets.sort_by_key(|span| span.start);
+        self.assignments.sort_by_key(|span| span.start);
+        self.here_documents.sort_by_key(|span| span.start);
+    }
+
+    fn extend(&mut self, other: LineLayout) {
+        self.commands.extend(other.commands);
+        self.redirect_targets.extend(other.redirect_targets);
+        self.assignments.extend(other.assignments);
+        self.here_documents.extend(other.here_documents);
+    }
 }
 
 /// The layout of a line, if all of it is plain.
 pub(crate) fn lex_line(source: &str) -> Option<LineLayout> {
-    let mut lexer = Lexer {
-        source,
-        at: 0,
-        layout: LineLayout::default(),
-        segment: Segment::default(),
-    };
+    let mut lexer = Lexer::new(source, 0, 0);
     lexer.lex()?;
+    lexer.layout.sort();
     Some(lexer.layout)
+}
+
+/// The layout of the commands in `$(…)`, from the position behind the parenthesis, and the position
+/// behind the closing one.
+pub(crate) fn lex_substitution(
+    source: &str,
+    start: usize,
+    depth: usize,
+) -> Option<(LineLayout, usize)> {
+    let mut lexer = Lexer::new(source, start, depth);
+    lexer.lex()?;
+    Some((lexer.layout, lexer.at))
 }
 
 /// The words of a line that is one simple command without operators.
@@ -43,15 +72,15 @@ pub(crate) fn single_command_words(source: &str) -> Option<Vec<ScannedWord>> {
     let mut outside = String::new();
     let mut end = 0;
     for word in words {
-        outside.push_str(&source[end..word.start]);
+        outside.push_str(source.part(end..word.start));
         end = word.end;
     }
-    outside.push_str(&source[end..]);
+    outside.push_str(source.part(end..));
     let blank = outside.chars().all(|c| c == ' ' || c == '\t');
     blank.then(|| {
         words
             .iter()
-            .map(|word| scan_word(&source[..word.end], word.start, ScanUntil::End))
+            .map(|word| scan_word(source.part(..word.end), word.start, ScanUntil::End))
             .collect()
     })
 }
@@ -66,49 +95,104 @@ struct Segment {
     in_loop_values: bool,
 }
 
+/// A here-document whose text begins behind the next line break.
+struct PendingDocument {
+    delimiter: String,
+    /// Whether tabs before the delimiter are ignored.
+    strips_tabs: bool,
+    /// Whether the shell would expand something in its text.
+    expands: bool,
+}
+
 struct Lexer<'a> {
     source: &'a str,
     at: usize,
+    /// How many substitutions this is inside; the outermost parenthesis ends such a lexer.
+    depth: usize,
     layout: LineLayout,
     segment: Segment,
+    /// Here-documents that were announced on this line.
+    pending: Vec<PendingDocument>,
+    /// How many subshells are open.
+    open_subshells: usize,
+    /// How many case statements are open.
+    open_cases: usize,
+    /// Whether the patterns of a case statement come next, or its end.
+    expects_pattern: bool,
 }
 
 /// Longest first, so that a prefix never hides a longer operator.
 const REDIRECTS: [&str; 9] = ["<<<", "&>>", "&>", ">>", ">|", ">&", "<&", "<", ">"];
 
+impl<'a> Lexer<'a> {
+    fn new(source: &'a str, at: usize, depth: usize) -> Self {
+        Self {
+            source,
+            at,
+            depth,
+            layout: LineLayout::default(),
+            segment: Segment::default(),
+            pending: Vec::new(),
+            open_subshells: 0,
+            open_cases: 0,
+            expects_pattern: false,
+        }
+    }
+}
+
 impl Lexer<'_> {
     fn rest(&self) -> &str {
-        &self.source[self.at..]
+        self.source.part(self.at..)
     }
 
     fn lex(&mut self) -> Option<()> {
         while let Some(c) = self.rest().chars().next() {
+            if self.expects_pattern {
+                self.case_patterns()?;
+                continue;
+            }
             match c {
                 ' ' | '\t' => self.at += 1,
                 '\\' if self.rest().starts_with("\\\n") => self.at += 2,
                 '#' => self.at += self.rest().find('\n').unwrap_or(self.rest().len()),
-                '\n' => self.end_command(1),
-                ';' if !self.rest().starts_with(";;") && !self.rest().starts_with(";&") => {
+                '\n' => {
                     self.end_command(1);
+                    self.skip_here_documents()?;
                 }
+                ';' if self.rest().starts_with(";;") => self.end_case_item()?,
+                ';' if !self.rest().starts_with(";&") => self.end_command(1),
                 '&' if self.rest().starts_with("&&") => self.end_command(2),
                 '&' if self.rest().starts_with("&>") => self.redirect()?,
                 '|' if self.rest().starts_with("||") => self.end_command(2),
                 '|' if !self.rest().starts_with("|&") => self.end_command(1),
                 '(' if self.segment.words.is_empty() && !self.rest().starts_with("((") => {
+                    self.open_subshells += 1;
                     self.end_command(1);
                 }
-                ')' => {
+                ')' if self.open_subshells > 0 => {
+                    self.open_subshells -= 1;
                     self.end_command(1);
                     self.segment.closed = true;
                 }
+                ')' if self.depth > 0 => {
+                    self.end_command(1);
+                    return self.is_complete().then_some(());
+                }
                 '<' | '>' => self.redirect()?,
-                ';' | '&' | '|' | '(' => return None,
+                ';' | '&' | '|' | '(' | ')' => return None,
                 _ => self.word()?,
             }
         }
         self.end_command(0);
-        Some(())
+        (self.depth == 0 && self.is_complete()).then_some(())
+    }
+
+    /// Whether nothing is left open.
+    fn is_complete(&self) -> bool {
+        self.pending.is_empty()
+            && self.open_subshells == 0
+            && self.open_cases == 0
+            && !self.expects_pattern
     }
 
     fn end_command(&mut self, length: usize) {
@@ -121,36 +205,109 @@ impl Lexer<'_> {
 
     fn redirect(&mut self) -> Option<()> {
         let rest = self.rest();
-        // This lexer does not accept here-documents, process substitution or `<>`.
-        if (rest.starts_with("<<") && !rest.starts_with("<<<"))
-            || rest.starts_with("<(")
-            || rest.starts_with(">(")
-            || rest.starts_with("<>")
-        {
+        if rest.starts_with("<<") && !rest.starts_with("<<<") {
+            return self.here_document();
+        }
+        // This lexer accepts neither process substitution nor `<>`.
+        if rest.starts_with("<(") || rest.starts_with(">(") || rest.starts_with("<>") {
             return None;
         }
         let operator = REDIRECTS
             .iter()
             .find(|operator| rest.starts_with(**operator))?;
         self.at += operator.len();
-        let blanks = self.rest().len() - self.rest().trim_start_matches([' ', '\t']).len();
-        self.at += blanks;
-        let target = self.certain_word()?;
+        self.skip_blanks();
+        let target = self.one_word()?;
         self.layout.redirect_targets.push(target);
         Some(())
     }
 
+    fn skip_blanks(&mut self) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start_matches([' ', '\t']).len();
+    }
+
+    /// Lexes `<<` and the delimiter, which must be plain.
+    fn here_document(&mut self) -> Option<()> {
+        let strips_tabs = self.rest().starts_with("<<-");
+        self.at += if strips_tabs { 3 } else { 2 };
+        self.skip_blanks();
+        let span = self.one_word()?;
+        let raw = self.source.part(span);
+        let unquoted = ['\'', '"'].iter().find_map(|quote| {
+            let inner = raw.strip_prefix(*quote)?;
+            inner.strip_suffix(*quote)
+        });
+        let delimiter = unquoted.unwrap_or(raw);
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if delimiter.is_empty() || !delimiter.chars().all(plain) {
+            return None;
+        }
+        self.pending.push(PendingDocument {
+            delimiter: delimiter.to_owned(),
+            strips_tabs,
+            expands: unquoted.is_none(),
+        });
+        Some(())
+    }
+
+    /// Skips the text of the here-documents that were announced on the line before.
+    fn skip_here_documents(&mut self) -> Option<()> {
+        for document in std::mem::take(&mut self.pending) {
+            let start = self.at;
+            loop {
+                let rest = self.rest();
+                let (line, length) = match rest.find('\n') {
+                    Some(end) => (rest.part(..end), end + 1),
+                    None => (rest, rest.len()),
+                };
+                let shown = match document.strips_tabs {
+                    true => line.trim_start_matches('\t'),
+                    false => line,
+                };
+                let ends = shown == document.delimiter;
+                if length == 0 || (document.expands && line.contains(['$', '`', '\\'])) {
+                    return None;
+                }
+                if ends {
+                    self.layout.here_documents.push(start..self.at);
+                    self.at += length;
+                    break;
+                }
+                self.at += length;
+            }
+        }
+        Some(())
+    }
+
     /// The next word, if there is one and it is understood with certainty.
-    fn certain_word(&mut self) -> Option<Range<usize>> {
+    fn certain_word(&mut self) -> Option<(Range<usize>, ScannedWord)> {
         let start = self.at;
-        let scan = scan_word(self.source, start, ScanUntil::Operator);
+        let scan = scan_nested_word(self.source, start, ScanUntil::Operator, self.depth);
         self.at = scan.end;
-        (scan.certain && scan.end > start).then_some(start..scan.end)
+        let span = start..scan.end;
+        // A line break in a word would be where the text of a here-document begins.
+        let breaks = !self.pending.is_empty() && self.source.part(span.clone()).contains('\n');
+        (scan.certain && scan.end > start && !breaks).then_some((span, scan))
+    }
+
+    /// The next word, if it is certain to be exactly one.
+    fn one_word(&mut self) -> Option<Range<usize>> {
+        let (span, scan) = self.certain_word()?;
+        let one = scan.expanded.is_empty();
+        self.add_inner(scan.inner);
+        one.then_some(span)
+    }
+
+    fn add_inner(&mut self, inner: Vec<LineLayout>) {
+        for layout in inner {
+            self.layout.extend(layout);
+        }
     }
 
     fn word(&mut self) -> Option<()> {
-        let span = self.certain_word()?;
-        let raw = &self.source[span.clone()];
+        let (span, scan) = self.certain_word()?;
+        let raw = self.source.part(span.clone());
         let digits = raw.bytes().all(|byte| byte.is_ascii_digit());
         if digits && self.rest().starts_with(['<', '>']) {
             return self.redirect();
@@ -158,6 +315,7 @@ impl Lexer<'_> {
         if self.segment.closed {
             return None;
         }
+        self.add_inner(scan.inner);
         if self.segment.words.is_empty() && !self.segment.in_loop_values {
             return self.first_word(span);
         }
@@ -166,12 +324,14 @@ impl Lexer<'_> {
     }
 
     fn first_word(&mut self, span: Range<usize>) -> Option<()> {
-        match &self.source[span.clone()] {
-            "!" | "{" | "if" | "then" | "elif" | "else" | "do" => {}
+        match self.source.part(span.clone()) {
+            "!" | "{" | "if" | "then" | "elif" | "else" | "do" | "while" => {}
             "}" | "fi" | "done" => self.segment.closed = true,
             "for" => self.for_header()?,
-            "while" | "until" | "case" | "esac" | "select" | "function" | "coproc" | "time"
-            | "[[" | "]]" | "in" => return None,
+            "case" => self.case_header()?,
+            "[[" => self.double_brackets(span)?,
+            "esac" if self.open_cases > 0 => self.close_case(),
+            "until" | "esac" | "select" | "function" | "coproc" | "]]" | "in" => return None,
             raw if is_assignment(raw) => self.layout.assignments.push(span),
             raw if raw.contains('=') && raw.contains('[') => return None,
             _ => self.segment.words.push(span),
@@ -182,15 +342,96 @@ impl Lexer<'_> {
     /// Lexes `name in`, which comes before the values.
     fn for_header(&mut self) -> Option<()> {
         for expected in [None, Some("in")] {
-            let blanks = self.rest().len() - self.rest().trim_start_matches(' ').len();
-            self.at += blanks;
-            let span = self.certain_word()?;
-            let raw = &self.source[span];
+            self.skip_blanks();
+            let span = self.one_word()?;
+            let raw = self.source.part(span);
             if expected.is_some_and(|expected| expected != raw) || !is_variable_name(raw) {
                 return None;
             }
         }
         self.segment.in_loop_values = true;
+        Some(())
+    }
+
+    /// Lexes `word in`, which comes before the patterns.
+    fn case_header(&mut self) -> Option<()> {
+        self.skip_blanks();
+        let subject = self.one_word()?;
+        self.skip_blanks();
+        let keyword = self.one_word()?;
+        if self.source.part(keyword) != "in" {
+            return None;
+        }
+        self.layout.commands.push(vec![subject]);
+        self.open_cases += 1;
+        self.expects_pattern = true;
+        Some(())
+    }
+
+    /// Lexes the patterns of one item, up to the parenthesis, or the end of the statement.
+    fn case_patterns(&mut self) -> Option<()> {
+        let rest = self.rest();
+        let blanks = rest.len() - rest.trim_start_matches([' ', '\t', '\n']).len();
+        if blanks > 0 {
+            self.at += blanks;
+            return self.pending.is_empty().then_some(());
+        }
+        let mut patterns = Vec::new();
+        loop {
+            let span = self.one_word()?;
+            if patterns.is_empty() && self.source.part(span.clone()) == "esac" {
+                self.close_case();
+                return Some(());
+            }
+            patterns.push(span);
+            self.skip_blanks();
+            let separator = self.rest().chars().next()?;
+            self.at += separator.len_utf8();
+            self.skip_blanks();
+            match separator {
+                '|' => {}
+                ')' => break,
+                _ => return None,
+            }
+        }
+        self.layout.commands.push(patterns);
+        self.expects_pattern = false;
+        Some(())
+    }
+
+    fn end_case_item(&mut self) -> Option<()> {
+        if self.open_cases == 0 || self.rest().starts_with(";;&") {
+            return None;
+        }
+        self.end_command(2);
+        self.expects_pattern = true;
+        Some(())
+    }
+
+    fn close_case(&mut self) {
+        self.open_cases -= 1;
+        self.expects_pattern = false;
+        self.segment.closed = true;
+    }
+
+    /// Lexes the rest of `[[ … ]]`. The operators in it are not words.
+    fn double_brackets(&mut self, first: Range<usize>) -> Option<()> {
+        let mut words = vec![first];
+        loop {
+            let next = self.rest().chars().next()?;
+            if " \t\n|&;()<>".contains(next) {
+                self.at += 1;
+                continue;
+            }
+            let span = self.one_word()?;
+            let ends = self.source.part(span.clone()) == "]]";
+            words.push(span);
+            if ends {
+                break;
+            }
+        }
+        self.segment.words = words;
+        self.segment.closed = true;
         Some(())
     }
 }
@@ -236,6 +477,33 @@ mod tests {
                 vec![vec!["x", "y"], vec!["cat", "\"$f\""]],
             ),
             ("! a 'b c'", vec![vec!["a", "'b c'"]]),
+            ("a $(b c) d", vec![vec!["a", "$(b c)", "d"], vec!["b", "c"]]),
+            ("a {b,c}", vec![vec!["a", "{b,c}"]]),
+            (
+                "a <<E | b\nc | d\nE\ne",
+                vec![vec!["a"], vec!["b"], vec!["e"]],
+            ),
+            ("a <<'E'\n$(c)\nE", vec![vec!["a"]]),
+            ("a <<-E\nc\n\tE\nd", vec![vec!["a"], vec!["d"]]),
+            (
+                "[[ -f a && b < c ]] && d",
+                vec![vec!["[[", "-f", "a", "b", "c", "]]"], vec!["d"]],
+            ),
+            (
+                "case \"$x\" in a|b) c;; *) d ;; esac; e",
+                vec![
+                    vec!["\"$x\""],
+                    vec!["a", "b"],
+                    vec!["c"],
+                    vec!["*"],
+                    vec!["d"],
+                    vec!["e"],
+                ],
+            ),
+            (
+                "while IFS= read -r l; do a; done <f",
+                vec![vec!["read", "-r", "l"], vec!["a"]],
+            ),
         ] {
             assert_eq!(commands(source), Some(expected), "{source}");
         }
@@ -247,19 +515,30 @@ mod tests {
             "a &",
             "a |& b",
             "f() { a; }",
-            "a <<E\nE",
+            "a <<E\n$b\nE",
+            "a <<E\nb",
+            "a <<E",
+            "a <<E \"\n\"\nE",
             "a <(b)",
             "a `b`",
-            "a $(b)",
+            "a $(b &)",
+            "a $(b",
+            "a)",
+            "(a",
             "a \"${b:=c}\"",
-            "a {b,c}",
+            "a {b,'c'}",
+            "a >{b,c}",
             "(( a ))",
             "case x in",
+            "case x in a) b",
+            "case x in a) b;;& esac",
+            "b;;",
+            "esac",
+            "[[ a",
             "a $'b'",
             "a ;; b",
             "a[0]=b c",
-            "[[ a ]]",
-            "while a",
+            "until a",
         ] {
             assert_eq!(commands(source), None, "{source}");
         }

@@ -6,6 +6,7 @@
 //! comment, where it does not join lines, so some texts have two interpretations. The inserted
 //! blank may be inside quotes, so a modified interpretation is never a read.
 
+use crate::source_text::SourceText;
 use std::ops::Range;
 
 /// A text that is given to the parser.
@@ -45,7 +46,7 @@ fn interpret(source: &str, comments: bool) -> Interpretation {
     let mut text = String::with_capacity(source.len());
     let mut blanks = Vec::new();
     for (at, c) in source.char_indices() {
-        if c == '\\' && starts_line(&source[..at], comments) {
+        if c == '\\' && starts_line(source.part(..at), comments) {
             blanks.push(text.len());
             text.push(' ');
         }

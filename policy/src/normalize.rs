@@ -2,6 +2,7 @@
 //! important locations.
 
 use crate::paths::{PathRoot, ResolvedPath};
+use crate::source_text::SourceText;
 use crate::word::ShellWord;
 
 /// Replaces a blank inside a word, so that patterns can tell where words end.
@@ -176,12 +177,12 @@ pub(crate) fn expand_braces(text: &str) -> Vec<String> {
 
 fn expand_last_open_brace(word: &str) -> Option<Vec<String>> {
     let close = word.find('}')?;
-    let start = word[..close].rfind('{')?;
-    let inner = &word[start + 1..close];
+    let start = word.part(..close).rfind('{')?;
+    let inner = word.part(start + 1..close);
     if !inner.contains(',') {
         return None;
     }
-    let (before, after) = (&word[..start], &word[close + 1..]);
+    let (before, after) = (word.part(..start), word.part(close + 1..));
     let join = |part: &str| format!("{before}{part}{after}");
     Some(inner.split(',').map(join).collect())
 }

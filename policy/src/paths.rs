@@ -207,7 +207,8 @@ impl Workspace {
         }
     }
 
-    fn contains(&self, path: &ResolvedPath) -> bool {
+    /// Whether the path is in the workspace.
+    pub(crate) fn contains(&self, path: &ResolvedPath) -> bool {
         let workspace = self.resolve_cwd(None);
         path.root == workspace.root && path.components.starts_with(&workspace.components)
     }

@@ -48,13 +48,15 @@ pub(crate) struct ReadTargets {
     pub(crate) paths: Vec<ShellWord>,
     /// Words that may name a file in a way of the command's own, such as git's `HEAD:file`.
     pub(crate) names: Vec<String>,
+    /// Whether a file's name is only known when the command runs.
+    pub(crate) computed: bool,
 }
 
 impl ReadTargets {
     pub(crate) fn from_paths(paths: Vec<ShellWord>) -> Self {
         Self {
             paths,
-            names: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -143,7 +145,7 @@ impl ReadRule {
     }
 
     fn check_argument(&self, word: &ShellWord) -> Result<(), String> {
-        if !word.is_static() {
+        if !word.is_static() && !word.is_one_computed_word() {
             return Err(unknown_value());
         }
         let text = word.text();
@@ -165,13 +167,15 @@ impl ReadRule {
                 checked.operands.extend(checked.after_separator.clone());
                 break;
             }
-            if word.starts_with_glob() && !self.data.harmless_flags {
+            if word.may_begin_with_dash() && !self.data.harmless_flags {
                 return Err(format!(
                     "`{text}` may stand for a name that is taken as a flag"
                 ));
             }
             if word.leading_tilde || !text.starts_with('-') || text == "-" {
                 checked.operands.push(word.clone());
+            } else if word.is_computed() {
+                return Err(unknown_value());
             } else if glob_in_flag(word) {
                 return Err(format!("`{text}` may stand for other flags"));
             } else if self.is_exact_flag(&text) {
@@ -179,21 +183,18 @@ impl ReadRule {
             } else if let Some(long) = text.strip_prefix("--") {
                 checked.flags.push(self.parse_long_flag(long, &mut words)?);
             } else {
-                self.parse_short_flags(&text[1..], &mut words, &mut checked)?;
+                let letters = text.strip_prefix('-').unwrap_or(&text);
+                self.parse_short_flags(letters, &mut words, &mut checked)?;
             }
         }
         Ok(checked)
     }
 
     fn is_exact_flag(&self, text: &str) -> bool {
-        let number =
-            self.data.number && text.len() > 1 && text[1..].bytes().all(|b| b.is_ascii_digit());
-        number
-            || self
-                .data
-                .exact
-                .split_whitespace()
-                .any(|exact| exact == text)
+        let digits = text.strip_prefix('-').unwrap_or_default();
+        let number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let mut exact = self.data.exact.split_whitespace();
+        (self.data.number && number) || exact.any(|exact| exact == text)
     }
 
     fn parse_long_flag<'a>(
@@ -250,6 +251,9 @@ impl ReadRule {
                 checked.flags.push((name, Some(value)));
                 return Ok(());
             } else if self.data.short_value.contains(letter) {
+                if self.data.separate_values && letters.chars().nth(1).is_some() {
+                    return Err(format!("`-{letters}` takes its values from the next words"));
+                }
                 let value = if rest.as_str().is_empty() {
                     flag_value(words, &format!("-{letter}"))?
                 } else {
@@ -265,58 +269,98 @@ impl ReadRule {
     }
 
     fn check_operands(&self, checked: &mut CheckedArguments) -> Result<(), String> {
-        let operands = &checked.operands;
-        let count = operands.len();
+        let count = checked.operands.len();
         if count < self.data.min_operands || self.data.max_operands.is_some_and(|max| count > max) {
             return Err(format!("{count} operands are not what only reads"));
         }
-        let unfit = |operand: &&ShellWord| {
-            self.operand
-                .as_ref()
-                .is_some_and(|shape| !shape.is_match(&operand.text()))
-        };
-        if let Some(operand) = operands.iter().find(unfit) {
-            return Err(format!("`{}` can do more than read", operand.text()));
+        for operand in &checked.operands {
+            self.check_operand(operand)?;
         }
         let mut required = self.data.requires.split_whitespace().peekable();
         if required.peek().is_some() && !required.any(|flag| checked.has_flag(flag)) {
             return Err("without a flag that says so, it does more than read".to_owned());
         }
-        match self.data.operands {
-            OperandKind::None if count > 0 => {
-                return Err(format!("`{}` is not expected here", operands[0].text()));
-            }
-            OperandKind::None | OperandKind::Any => {}
-            OperandKind::Names => {
-                let paths = operands.iter().filter(|operand| is_path_like(operand));
-                checked.targets.paths.extend(paths.cloned());
-                let values = checked.flags.iter().filter_map(|(_, value)| value.as_ref());
-                let words = operands.iter().chain(values);
-                let names = words.flat_map(|word| names_in(&word.text()));
-                checked.targets.names.extend(names);
-            }
-            OperandKind::Paths => checked.targets.paths.extend(operands.iter().cloned()),
-            OperandKind::Pattern => {
-                let given = [
-                    "e",
-                    "regexp",
-                    "expression",
-                    "f",
-                    "file",
-                    "from-file",
-                    "files",
-                ];
-                let skip = usize::from(!given.iter().any(|flag| checked.has_flag(flag)));
-                let paths = operands.iter().skip(skip).cloned();
-                checked.targets.paths.extend(paths);
-            }
+        if self.data.operands == OperandKind::None && count > 0 {
+            let operand = checked.operands[0].text();
+            return Err(format!("`{operand}` is not expected here"));
         }
-        let flags: Vec<&str> = self.data.path_flags.split_whitespace().collect();
-        let values: Vec<ShellWord> = checked.values(&flags).cloned().collect();
-        checked.targets.paths.extend(values);
+        self.collect_targets(checked)
+    }
+
+    fn check_operand(&self, operand: &ShellWord) -> Result<(), String> {
+        let text = operand.text();
+        let unfit = |shape: &Regex| !shape.is_match(&text) || operand.is_computed();
+        if self.operand.as_ref().is_some_and(unfit) {
+            return Err(format!("`{text}` can do more than read"));
+        }
+        // A pattern may match any number of names, so that a second one may be written to.
+        let counted = self.data.max_operands.is_some() || self.operand.is_some();
+        if operand.has_glob() && counted {
+            return Err(format!("`{text}` may stand for any number of names"));
+        }
+        if self.data.operands == OperandKind::Paths && text.contains("://") {
+            return Err(format!("`{text}` is an address, not a file"));
+        }
         Ok(())
     }
+
+    /// Collects every file that would be opened, and every word that may name one.
+    fn collect_targets(&self, checked: &mut CheckedArguments) -> Result<(), String> {
+        let operands = &checked.operands;
+        let mut paths: Vec<ShellWord> = match self.data.operands {
+            OperandKind::None | OperandKind::Any => Vec::new(),
+            OperandKind::Names => {
+                let paths = operands.iter().filter(|operand| is_path_like(operand));
+                paths.cloned().collect()
+            }
+            OperandKind::Paths => operands.clone(),
+            OperandKind::Pattern => {
+                let first = operands.first();
+                let several = first.is_some_and(ShellWord::has_glob);
+                let given = PATTERN_FLAGS.iter().any(|flag| checked.has_flag(flag));
+                let skip = usize::from(!given && !several);
+                operands.iter().skip(skip).cloned().collect()
+            }
+        };
+        let flags: Vec<&str> = self.data.path_flags.split_whitespace().collect();
+        paths.extend(checked.values(&flags).cloned());
+        if self.data.operands != OperandKind::Any {
+            let values = self.values_that_may_be_files(checked);
+            let names = values.iter().flat_map(|word| names_in(&word.text()));
+            checked.targets.names.extend(names);
+            // Where a flag's value is optional, the word behind the flag is a file.
+            paths.extend(values.into_iter().filter(is_path_like));
+        }
+        if self.data.operands == OperandKind::Names {
+            let names = checked.operands.iter();
+            let names = names.flat_map(|word| names_in(&word.text()));
+            checked.targets.names.extend(names);
+        }
+        let (computed, known) = paths.into_iter().partition(ShellWord::is_computed);
+        let computed: Vec<ShellWord> = computed;
+        checked.targets.computed |= !computed.is_empty();
+        checked.targets.paths.extend::<Vec<ShellWord>>(known);
+        Ok(())
+    }
+
+    /// The values of flags, except for those that are certainly text.
+    fn values_that_may_be_files(&self, checked: &CheckedArguments) -> Vec<ShellWord> {
+        let text = |name: &str| self.data.text_flags.split_whitespace().any(|it| it == name);
+        let values = checked.flags.iter().filter(|(name, _)| !text(name));
+        values.filter_map(|(_, value)| value.clone()).collect()
+    }
 }
+
+/// Flags that give the pattern, so that every operand is a file.
+const PATTERN_FLAGS: &[&str] = &[
+    "e",
+    "regexp",
+    "expression",
+    "f",
+    "file",
+    "from-file",
+    "files",
+];
 
 /// Everything in a word that may be the name of a file: git writes `HEAD:file`, `:0:file`,
 /// `:(glob)file`, `:!file` and `10,20:file`.
@@ -393,7 +437,11 @@ pub(crate) fn check_text(word: &ShellWord) -> Result<(), String> {
             WordPart::Variable { name, .. } if !is_public_variable(name) => {
                 return Err(format!("prints `${name}`, which may hold a secret"));
             }
-            WordPart::Variable { .. } | WordPart::Text(_) | WordPart::Glob(_) => {}
+            // What commands print is assessed with those commands.
+            WordPart::Variable { .. }
+            | WordPart::Computed { .. }
+            | WordPart::Text(_)
+            | WordPart::Glob(_) => {}
         }
     }
     Ok(())
@@ -401,7 +449,8 @@ pub(crate) fn check_text(word: &ShellWord) -> Result<(), String> {
 
 fn is_path_like(word: &ShellWord) -> bool {
     let text = word.text();
-    word.leading_tilde || text.starts_with('/') || text.split('/').any(|name| name == "..")
+    let absolute = text.starts_with('/') && text.chars().any(|c| c != '/');
+    word.leading_tilde || absolute || text.split('/').any(|name| name == "..")
 }
 
 /// The value of a flag, given as the next word. One that looks like a flag is refused, because it
@@ -412,9 +461,14 @@ fn flag_value<'a>(
 ) -> Result<ShellWord, String> {
     let value = words.next().ok_or(format!("`{flag}` has no value"))?;
     let text = value.text();
-    let digits = text.len() > 1 && text[1..].starts_with(|c: char| c.is_ascii_digit());
-    if value.starts_with_glob() || (text.starts_with('-') && text.len() > 1 && !digits) {
+    let dashed = text.strip_prefix('-').filter(|rest| !rest.is_empty());
+    let number = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+    if dashed.is_some_and(|rest| !number(rest)) {
         return Err(format!("the value of `{flag}` may be a flag"));
+    }
+    // Several names, or none that is known, would be more than the value.
+    if value.has_glob() || value.is_computed() {
+        return Err(format!("the value of `{flag}` is not certain"));
     }
     Ok(value.clone())
 }

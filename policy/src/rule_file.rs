@@ -115,6 +115,10 @@ pub(crate) struct ReadRuleData {
     pub(crate) number: bool,
     /// Flags whose value is a path.
     pub(crate) path_flags: String,
+    /// Flags whose value is text, which never names a file.
+    pub(crate) text_flags: String,
+    /// The values of flag letters are always the next words, in order, as in `tree -IP a b`.
+    pub(crate) separate_values: bool,
     /// Flags of which at least one must be given; empty for none.
     pub(crate) requires: String,
     /// What the operands are.

@@ -2,6 +2,7 @@
 
 mod commands;
 
+use crate::source_text::SourceText;
 use std::ops::Range;
 
 use tree_sitter::Node;
@@ -9,7 +10,8 @@ use tree_sitter::Node;
 use crate::lex::{self, LineLayout};
 use crate::parse::parse;
 use crate::paths::{PathRoot, ResolvedPath};
-use crate::word::{ScanUntil, ShellWord, scan_word};
+use crate::read_rules::check_text;
+use crate::word::{ScanUntil, ShellWord, WordPart, scan_word};
 
 /// The deepest nesting of a line that may be a read.
 const MAX_READ_NESTING: usize = 32;
@@ -78,26 +80,48 @@ pub(crate) struct ParsedScript {
     pub(crate) steps: u32,
     /// Whether something was not understood, so that raw rules must search the text.
     pub(crate) opaque: bool,
+    /// The line without the text of its here-documents, where those are certain.
+    pub(crate) code: String,
+    /// The text of its here-documents.
+    pub(crate) here_documents: Vec<Range<usize>>,
 }
 
 /// Parses a line that would run in `directory`.
 pub(crate) fn parse_script(source: &str, directory: &ResolvedPath) -> ParsedScript {
+    let strict = lex::lex_line(source);
+    let documents = strict.as_ref().map(|it| it.here_documents.as_slice());
+    let masked = mask_here_documents(source, documents.unwrap_or_default());
     let mut walker = SyntaxWalker::new(source, directory);
-    let (tree, steps) = parse(source);
+    walker.script.code = masked.clone();
+    walker.script.here_documents = documents.unwrap_or_default().to_vec();
+    let (tree, steps) = parse(&masked);
     walker.script.steps = steps;
     let Some(tree) = tree else {
         walker.mark_opaque("too long or too tangled to take apart");
-        walker.split_at_operators();
+        walker.split_at_operators(&masked);
         return walker.script;
     };
     walker.visit(tree.root_node(), 0, 0);
-    walker.cross_check(directory);
+    walker.cross_check(strict, directory);
     if tree.root_node().has_error() {
         walker.mark_opaque("not understood as a shell command");
         walker.reset_directories(directory);
-        walker.split_at_operators();
+        walker.split_at_operators(&masked);
     }
     walker.script
+}
+
+/// The line with the text of its here-documents, which is data and not code, replaced by letters of
+/// the same length.
+fn mask_here_documents(source: &str, documents: &[Range<usize>]) -> String {
+    let mut masked = String::with_capacity(source.len());
+    for document in documents {
+        masked.push_str(source.part(masked.len()..document.start));
+        let letters = source.part(document.clone()).bytes();
+        masked.extend(letters.map(|byte| if byte == b'\n' { '\n' } else { 'x' }));
+    }
+    masked.push_str(source.part(masked.len()..));
+    masked
 }
 
 /// Visits the syntax tree and collects commands, redirections and doubts.
@@ -152,13 +176,11 @@ impl SyntaxWalker<'_> {
 
     /// Compares the parser's words with those of the strict lexer. The line can be a read only if
     /// they are exactly the same; if the lexer found other commands, those are assessed too.
-    fn cross_check(&mut self, directory: &ResolvedPath) {
-        self.layout.redirect_targets.sort_by_key(|span| span.start);
-        self.layout.assignments.sort_by_key(|span| span.start);
-        self.layout
-            .commands
-            .sort_by_key(|words| words.first().map(|word| word.start));
-        let strict = lex::lex_line(self.source);
+    fn cross_check(&mut self, strict: Option<LineLayout>, directory: &ResolvedPath) {
+        self.layout.sort();
+        // The parser did not see the text of here-documents.
+        let documents = strict.as_ref().map(|strict| strict.here_documents.clone());
+        self.layout.here_documents = documents.unwrap_or_default();
         if strict.as_ref() != Some(&self.layout) {
             if self.script.doubts.is_empty() {
                 self.add_doubt("uses shell syntax that is not certain to be plain");
@@ -215,23 +237,27 @@ impl SyntaxWalker<'_> {
             "test_command" => self.visit_test(node, depth, nesting),
             "file_redirect" | "herestring_redirect" => self.visit_redirect(node, depth, nesting),
             "comment" => {}
+            "while_statement" if self.visit_read_loop(node, depth + 1, nesting + 1) => {}
+            "case_statement" => self.visit_case(node, depth + 1, nesting + 1),
+            // What is in the text of a here-document was checked by the strict lexer.
+            "heredoc_redirect" | "heredoc_body" => {
+                self.visit_children(node, depth + 1, nesting);
+            }
+            "heredoc_start" | "heredoc_end" | "heredoc_content" => {}
             "function_definition" => {
                 self.add_doubt("defines a function");
                 self.visit_function(node);
                 self.in_subshell(|walker| walker.visit_children(node, depth + 1, nesting + 1));
             }
-            "command_substitution" | "process_substitution" => {
+            "command_substitution" => {
+                self.in_subshell(|walker| walker.visit_children(node, depth + 1, nesting + 1));
+            }
+            "process_substitution" => {
                 self.add_doubt("runs a command inside another one's words");
                 self.in_subshell(|walker| walker.visit_children(node, depth + 1, nesting + 1));
             }
             "while_statement"
-            | "case_statement"
             | "case_item"
-            | "heredoc_redirect"
-            | "heredoc_body"
-            | "heredoc_start"
-            | "heredoc_end"
-            | "heredoc_content"
             | "variable_assignment"
             | "variable_assignments"
             | "variable_name"
@@ -339,7 +365,7 @@ impl SyntaxWalker<'_> {
     fn visit_pipeline(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let mut cursor = node.walk();
         for child in node.children(&mut cursor) {
-            let lines = self.source[self.span(child)].contains('\n');
+            let lines = self.source.part(self.span(child)).contains('\n');
             if child.kind() == "list" || lines {
                 // The parser puts what follows `a | b | c`, after `&&` or on the next line, into
                 // the pipeline.
@@ -354,23 +380,22 @@ impl SyntaxWalker<'_> {
 
     fn visit_for_loop(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let variable = node.child_by_field_name("variable");
-        let name = variable.map_or("", |variable| &self.source[self.span(variable)]);
+        let name = variable.map_or("", |variable| self.source.part(self.span(variable)));
         let mut cursor = node.walk();
         let values: Vec<_> = node.children_by_field_name("value", &mut cursor).collect();
         let spans =
             self.join_continued_words(values.iter().map(|value| self.span(*value)).collect());
         let words: Vec<ShellWord> = spans
             .iter()
-            .map(|span| self.word_at(span.clone()))
+            .flat_map(|span| self.words_at(span.clone()))
             .collect();
         let is_for = node.child(0).is_some_and(|first| first.kind() == "for");
-        if !is_for || values.is_empty() || !words.iter().all(ShellWord::is_static) {
+        let known = |word: &ShellWord| word.is_static() || word.is_computed();
+        if !is_for || values.is_empty() || !words.iter().all(known) {
             self.add_doubt("loops over values that are not known");
         }
-        if !is_safe_loop_variable(name) {
-            self.add_doubt("loops over a variable that programs may look at");
-        }
-        if values.len() > MAX_LOOP_VALUES {
+        self.check_loop_variable(name);
+        if words.len() > MAX_LOOP_VALUES {
             self.add_doubt("loops over many values");
         }
         self.record_command(spans);
@@ -394,6 +419,138 @@ impl SyntaxWalker<'_> {
         self.repeated_iteration = was_again;
     }
 
+    /// A loop may only set a variable that nothing else sets or looks at.
+    fn check_loop_variable(&mut self, name: &str) {
+        if !is_safe_loop_variable(name) {
+            self.add_doubt("loops over a variable that programs may look at");
+        }
+        if self.bindings.iter().any(|(bound, _)| bound == name) {
+            self.add_doubt("loops over the variable of another loop");
+        }
+    }
+
+    /// Visits `while read -r name; do …; done`, whose variables hold unknown text; false if it is
+    /// another loop.
+    fn visit_read_loop(&mut self, node: Node<'_>, depth: usize, nesting: usize) -> bool {
+        let condition = node.child_by_field_name("condition");
+        let (Some(condition), Some(body)) = (condition, node.child_by_field_name("body")) else {
+            return false;
+        };
+        let is_while = node.child(0).is_some_and(|first| first.kind() == "while");
+        let Some((names, spans)) = self.read_command(condition).filter(|_| is_while) else {
+            return false;
+        };
+        let assignments = self.assignment_spans(condition);
+        if !self.repeated_iteration {
+            self.layout.assignments.extend(assignments);
+        }
+        self.record_command(spans);
+        for name in &names {
+            self.check_loop_variable(name);
+            let source = format!("${name}");
+            let part = WordPart::Computed {
+                source,
+                quoted: true,
+            };
+            let value = ShellWord {
+                parts: vec![part],
+                ..ShellWord::default()
+            };
+            self.bindings.push((name.clone(), value));
+        }
+        self.visit(body, depth, nesting);
+        self.allow_for_failed_cd();
+        self.bindings.truncate(self.bindings.len() - names.len());
+        true
+    }
+
+    /// The variables that `read` sets and the spans of its words, if this is a plain one.
+    fn read_command(&self, node: Node<'_>) -> Option<(Vec<String>, Vec<Range<usize>>)> {
+        if node.kind() != "command" {
+            return None;
+        }
+        let mut spans = Vec::new();
+        let mut cursor = node.walk();
+        for child in node.named_children(&mut cursor) {
+            match child.kind() {
+                // `IFS=` decides how `read` splits its line, and nothing else.
+                "variable_assignment" => {
+                    let raw = self.source.part(self.span(child));
+                    if !matches!(raw, "IFS=" | "IFS=''" | "IFS=\"\"" | "IFS=," | "IFS=:") {
+                        return None;
+                    }
+                }
+                "command_name" | "word" | "raw_string" | "string" => spans.push(self.span(child)),
+                _ => return None,
+            }
+        }
+        let words: Option<Vec<String>> = spans
+            .iter()
+            .map(|span| self.word_at(span.clone()).as_literal())
+            .collect();
+        let words = words?;
+        let mut words = words.iter().map(String::as_str);
+        if words.next() != Some("read") {
+            return None;
+        }
+        let mut names = Vec::new();
+        while let Some(word) = words.next() {
+            match word {
+                "-r" => {}
+                "-d" => drop(words.next()?),
+                name if lex::is_variable_name(name) => names.push(name.to_owned()),
+                _ => return None,
+            }
+        }
+        (!names.is_empty()).then_some((names, spans))
+    }
+
+    fn assignment_spans(&self, node: Node<'_>) -> Vec<Range<usize>> {
+        let mut cursor = node.walk();
+        let children = node.named_children(&mut cursor);
+        let assignments = children.filter(|child| child.kind() == "variable_assignment");
+        assignments.map(|child| self.span(child)).collect()
+    }
+
+    fn visit_case(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        if let Some(value) = node.child_by_field_name("value") {
+            let span = self.span(value);
+            if check_text(&self.word_at(span.clone())).is_err() {
+                self.add_doubt("decides on a value that is not known");
+            }
+            self.record_command(vec![span]);
+            self.visit_word(value, depth, nesting);
+        }
+        let mut cursor = node.walk();
+        let items = node.named_children(&mut cursor);
+        for item in items.filter(|child| child.kind() == "case_item") {
+            self.visit_case_item(item, depth + 1, nesting);
+        }
+    }
+
+    fn visit_case_item(&mut self, item: Node<'_>, depth: usize, nesting: usize) {
+        let mut cursor = item.walk();
+        let patterns: Vec<_> = item.children_by_field_name("value", &mut cursor).collect();
+        let spans: Vec<_> = patterns.iter().map(|pattern| self.span(*pattern)).collect();
+        let known = |span: &Range<usize>| self.word_at(span.clone()).is_static();
+        if !spans.iter().all(known) {
+            self.add_doubt("compares with a value that is not known");
+        }
+        self.record_command(spans);
+        let mut cursor = item.walk();
+        let children: Vec<_> = item.children(&mut cursor).collect();
+        for child in children {
+            let pattern = patterns.iter().any(|pattern| pattern.id() == child.id());
+            if pattern && !self.word_at(self.span(child)).is_static() {
+                self.visit_word(child, depth, nesting);
+            } else if !pattern {
+                self.visit(child, depth, nesting);
+            }
+            // Another item may run instead of this one.
+            self.allow_for_failed_cd();
+        }
+    }
+
     fn record_command(&mut self, spans: Vec<Range<usize>>) {
         if !self.repeated_iteration && !spans.is_empty() {
             self.layout.commands.push(spans);
@@ -408,11 +565,22 @@ impl SyntaxWalker<'_> {
     }
 
     fn word_at(&self, range: Range<usize>) -> ShellWord {
-        let mut word = scan_word(&self.source[..range.end], range.start, ScanUntil::End).word;
-        for (name, value) in self.bindings.iter().rev() {
-            word = word.substitute(name, value);
+        let scan = scan_word(self.source.part(..range.end), range.start, ScanUntil::End);
+        self.with_bindings(scan.word)
+    }
+
+    /// The words at this place: several where braces expand.
+    fn words_at(&self, range: Range<usize>) -> Vec<ShellWord> {
+        let scan = scan_word(self.source.part(..range.end), range.start, ScanUntil::End);
+        if scan.certain && !scan.expanded.is_empty() {
+            return scan.expanded;
         }
-        word
+        vec![self.with_bindings(scan.word)]
+    }
+
+    fn with_bindings(&self, word: ShellWord) -> ShellWord {
+        let bindings = self.bindings.iter().rev();
+        bindings.fold(word, |word, (name, value)| word.substitute(name, value))
     }
 
     /// Finds commands inside a word.
@@ -421,12 +589,16 @@ impl SyntaxWalker<'_> {
         match node.kind() {
             "word"
             | "number"
+            | "brace_expression"
             | "raw_string"
             | "string_content"
             | "variable_name"
             | "special_variable_name" => {}
+            "arithmetic_expansion" if self.word_at(self.span(node)).is_computed() => {}
             "command_name" | "string" | "concatenation" | "simple_expansion" | "expansion" => {
-                if node.kind() == "expansion" && !is_plain_variable(&self.source[self.span(node)]) {
+                if node.kind() == "expansion"
+                    && !is_plain_variable(self.source.part(self.span(node)))
+                {
                     self.add_doubt("uses a computed value");
                 }
                 if depth > MAX_TREE_DEPTH {
@@ -445,7 +617,9 @@ impl SyntaxWalker<'_> {
 /// Whether no program reads this variable; `for PATH in …` would change which programs run.
 fn is_safe_loop_variable(name: &str) -> bool {
     let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    name.bytes().all(lower) && !name.ends_with("_proxy")
+    // The shell itself sets `$_`, and looks at the other two.
+    let special = ["_", "histchars", "auto_resume"];
+    name.bytes().all(lower) && !name.ends_with("_proxy") && !special.contains(&name)
 }
 
 fn is_plain_variable(raw: &str) -> bool {

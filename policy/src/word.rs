@@ -1,5 +1,10 @@
 //! Shell words: what their quotes mean, and what a shell would still expand in them.
 
+mod braces;
+
+use crate::lex::{self, LineLayout};
+use crate::source_text::SourceText;
+
 /// A part of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WordPart {
@@ -9,6 +14,10 @@ pub(crate) enum WordPart {
     Glob(char),
     /// `$name` or `${name}`.
     Variable { name: String, quoted: bool },
+    /// A value that only the shell knows, as written in the source: what commands print that are
+    /// assessed on their own, a line that `read` has read, or arithmetic. In quotes it is part of
+    /// one word; without, it may be any number of words and file names.
+    Computed { source: String, quoted: bool },
     /// Anything else that a shell would evaluate, as written in the source.
     Opaque(String),
 }
@@ -35,7 +44,9 @@ impl ShellWord {
         let mut text = String::new();
         for piece in &self.parts {
             match piece {
-                WordPart::Text(part) | WordPart::Opaque(part) => text.push_str(part),
+                WordPart::Text(part)
+                | WordPart::Opaque(part)
+                | WordPart::Computed { source: part, .. } => text.push_str(part),
                 WordPart::Glob(c) => text.push(*c),
                 WordPart::Variable { name, .. } => {
                     text.push('$');
@@ -58,18 +69,34 @@ impl ShellWord {
         self.parts.iter().all(known)
     }
 
+    /// Whether it holds a value that only the shell knows, and is exactly one word all the same.
+    pub(crate) fn is_one_computed_word(&self) -> bool {
+        let known = |part: &WordPart| {
+            matches!(
+                part,
+                WordPart::Text(_) | WordPart::Computed { quoted: true, .. }
+            )
+        };
+        !self.leading_tilde && self.is_computed() && self.parts.iter().all(known)
+    }
+
+    pub(crate) fn is_computed(&self) -> bool {
+        let computed = |part: &WordPart| matches!(part, WordPart::Computed { .. });
+        self.parts.iter().any(computed)
+    }
+
     pub(crate) fn has_glob(&self) -> bool {
         let glob = |piece: &WordPart| matches!(piece, WordPart::Glob(_));
         self.parts.iter().any(glob)
     }
 
-    /// Whether it begins with a glob, so that its expansion could begin with a dash.
-    pub(crate) fn starts_with_glob(&self) -> bool {
+    /// Whether it begins with a glob or a computed value, so that it could become a flag.
+    pub(crate) fn may_begin_with_dash(&self) -> bool {
         let first = self
             .parts
             .iter()
             .find(|piece| **piece != WordPart::Text(String::new()));
-        matches!(first, Some(WordPart::Glob(_)))
+        matches!(first, Some(WordPart::Glob(_) | WordPart::Computed { .. }))
     }
 
     /// This word with a loop variable replaced by its value.
@@ -78,21 +105,32 @@ impl ShellWord {
         for piece in &self.parts {
             match piece {
                 WordPart::Variable { name, quoted } if name == variable => {
-                    if *quoted || survives_splitting(value) {
-                        parts.extend(value.parts.iter().cloned());
-                    } else {
-                        parts.push(WordPart::Opaque(format!("${name}")));
-                    }
+                    parts.extend(value_parts(name, *quoted, value));
                 }
                 WordPart::Text(_)
                 | WordPart::Glob(_)
                 | WordPart::Variable { .. }
+                | WordPart::Computed { .. }
                 | WordPart::Opaque(_) => {
                     parts.push(piece.clone());
                 }
             }
         }
         ShellWord { parts, ..*self }
+    }
+}
+
+/// What a variable with this value expands to.
+fn value_parts(name: &str, quoted: bool, value: &ShellWord) -> Vec<WordPart> {
+    let source = format!("${name}");
+    if value.is_computed() {
+        return vec![WordPart::Computed { source, quoted }];
+    }
+    // A tilde at the beginning of the value was expanded by the loop.
+    if !value.leading_tilde && (quoted || survives_splitting(value)) {
+        value.parts.clone()
+    } else {
+        vec![WordPart::Opaque(source)]
     }
 }
 
@@ -107,12 +145,19 @@ fn survives_splitting(value: &ShellWord) -> bool {
 /// How many characters of an opaque part are kept for the patterns.
 const MAX_OPAQUE_CHARS: usize = 200;
 
+/// How deep substitutions inside substitutions are followed.
+const MAX_SUBSTITUTION_DEPTH: usize = 4;
+
 /// A scanned word and where it ends.
 pub(crate) struct ScannedWord {
     pub(crate) word: ShellWord,
     pub(crate) end: usize,
     /// Whether everything in it was understood with certainty.
     pub(crate) certain: bool,
+    /// The words that its braces expand to, if it has braces and that is certain.
+    pub(crate) expanded: Vec<ShellWord>,
+    /// The commands of the substitutions in it.
+    pub(crate) inner: Vec<LineLayout>,
 }
 
 /// Whether to stop at an unquoted operator, or to scan to the end of the text.
@@ -124,21 +169,39 @@ pub(crate) enum ScanUntil {
 
 /// Scans one word from `start`.
 pub(crate) fn scan_word(source: &str, start: usize, until: ScanUntil) -> ScannedWord {
+    scan_nested_word(source, start, until, 0)
+}
+
+/// Scans one word that is inside this many substitutions.
+pub(crate) fn scan_nested_word(
+    source: &str,
+    start: usize,
+    until: ScanUntil,
+    depth: usize,
+) -> ScannedWord {
     let mut scanner = WordScanner {
         source,
         at: start,
         parts: Vec::new(),
         text: String::new(),
         certain: true,
+        braces: false,
+        inner: Vec::new(),
         until,
+        depth,
     };
-    let tilde = source[start..].starts_with('~');
+    let tilde = source.part(start..).starts_with('~');
     scanner.scan();
     scanner.flush_text();
-    let raw = &source[start..scanner.at];
+    let raw = source.part(start..scanner.at);
     // Braces may expand to other words. Only `{}` and lone braces never do.
-    let braces = raw.contains(['{', '}']) && !matches!(raw, "{}" | "{" | "}");
-    let braces = braces && !braces_are_quoted(raw);
+    let braces = scanner.braces && !matches!(raw, "{}" | "{" | "}");
+    let expanded = if braces {
+        braces::expand(raw).unwrap_or_default()
+    } else {
+        Vec::new()
+    };
+    let scanned = |text: &String| scan_word(text, 0, ScanUntil::End).word;
     ScannedWord {
         word: ShellWord {
             parts: scanner.parts,
@@ -146,26 +209,10 @@ pub(crate) fn scan_word(source: &str, start: usize, until: ScanUntil) -> Scanned
             has_braces: braces,
         },
         end: scanner.at,
-        certain: scanner.certain && !braces,
+        certain: scanner.certain && (!braces || !expanded.is_empty()),
+        expanded: expanded.iter().map(scanned).collect(),
+        inner: scanner.inner,
     }
-}
-
-fn braces_are_quoted(raw: &str) -> bool {
-    let mut quote = None;
-    let mut previous = ' ';
-    let mut variable = false;
-    for c in raw.chars() {
-        match (quote, c) {
-            (None, '\'' | '"') => quote = Some(c),
-            (Some(open), _) if open == c && previous != '\\' => quote = None,
-            (None, '{') if previous == '$' => variable = true,
-            (None, '}') if variable => variable = false,
-            (None, '{' | '}') if previous != '\\' => return false,
-            (None | Some(_), _) => {}
-        }
-        previous = if previous == '\\' { ' ' } else { c };
-    }
-    true
 }
 
 /// Scans one word, character by character.
@@ -180,13 +227,19 @@ struct WordScanner<'a> {
     text: String,
     /// Whether everything so far was understood with certainty.
     certain: bool,
+    /// Whether there were unquoted braces.
+    braces: bool,
+    /// The commands of the substitutions so far.
+    inner: Vec<LineLayout>,
     /// Where to stop.
     until: ScanUntil,
+    /// How many substitutions the word is inside.
+    depth: usize,
 }
 
 impl WordScanner<'_> {
     fn peek(&self) -> Option<char> {
-        self.source[self.at..].chars().next()
+        self.source.part(self.at..).chars().next()
     }
 
     fn next(&mut self) -> Option<char> {
@@ -228,6 +281,10 @@ impl WordScanner<'_> {
                     self.next();
                 }
                 _ => {
+                    self.braces |= matches!(c, '{' | '}');
+                    // In `name=~/x` and `a=b:~/x` the shell expands the tilde too.
+                    let expands = c == '~' && self.text.ends_with(['=', ':']);
+                    self.certain &= !expands;
                     self.text.push(c);
                     self.next();
                 }
@@ -238,7 +295,10 @@ impl WordScanner<'_> {
     /// A lone `[` or `]` is a plain character.
     fn is_bracket_pattern(&self, bracket: char) -> bool {
         match bracket {
-            '[' => self.source[self.at + 1..].starts_with(|c: char| !" \t\n|&;()<>".contains(c)),
+            '[' => self
+                .source
+                .part(self.at + 1..)
+                .starts_with(|c: char| !" \t\n|&;()<>".contains(c)),
             _ => self.parts.contains(&WordPart::Glob('[')),
         }
     }
@@ -298,7 +358,7 @@ impl WordScanner<'_> {
     }
 
     fn dollar(&mut self, quoted: bool) {
-        let rest = &self.source[self.at + 1..];
+        let rest = self.source.part(self.at + 1..);
         let name_length = |text: &str| {
             text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
                 .unwrap_or(text.len())
@@ -306,22 +366,24 @@ impl WordScanner<'_> {
         match rest.chars().next() {
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 let length = name_length(rest);
-                self.variable(&rest[..length], 1 + length, quoted);
+                self.variable(rest.part(..length), 1 + length, quoted);
             }
             Some(c) if c.is_ascii_digit() || "?$#!@*-".contains(c) => {
                 self.variable(&c.to_string(), 2, quoted);
             }
             Some('{') => {
-                let inner = &rest[1..];
+                let inner = rest.part(1..);
                 let length = name_length(inner);
                 let named = inner.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-                if named && inner[length..].starts_with('}') {
-                    self.variable(&inner[..length], 3 + length, quoted);
+                if named && inner.part(length..).starts_with('}') {
+                    self.variable(inner.part(..length), 3 + length, quoted);
                 } else {
                     self.rest_is_opaque();
                 }
             }
-            Some('(' | '[') => self.rest_is_opaque(),
+            Some('(') if rest.starts_with("((") => self.arithmetic(quoted),
+            Some('(') => self.substitution(quoted),
+            Some('[') => self.rest_is_opaque(),
             Some('\'') if !quoted => self.ansi_quoted(),
             Some('"') if !quoted => self.rest_is_opaque(),
             Some(_) | None => {
@@ -329,6 +391,42 @@ impl WordScanner<'_> {
                 self.next();
             }
         }
+    }
+
+    /// `$(…)`, if every command in it is understood.
+    fn substitution(&mut self, quoted: bool) {
+        let depth = self.depth + 1;
+        let inside = (depth <= MAX_SUBSTITUTION_DEPTH)
+            .then(|| lex::lex_substitution(self.source, self.at + 2, depth))
+            .flatten();
+        match inside {
+            Some((layout, end)) => {
+                self.inner.push(layout);
+                self.computed(end, quoted);
+            }
+            None => self.rest_is_opaque(),
+        }
+    }
+
+    /// `$((…))` over numbers. Names in it could hold commands.
+    fn arithmetic(&mut self, quoted: bool) {
+        let inside = self.source.part(self.at + 3..);
+        let length = inside.find("))").unwrap_or(0);
+        let plain = |c: char| c.is_ascii_digit() || "+-*/% ".contains(c);
+        if length > 0 && inside.part(..length).chars().all(plain) {
+            self.computed(self.at + 3 + length + 2, quoted);
+        } else {
+            self.rest_is_opaque();
+        }
+    }
+
+    fn computed(&mut self, end: usize, quoted: bool) {
+        if !self.text.is_empty() {
+            self.flush_text();
+        }
+        let source = self.source.part(self.at..end).to_owned();
+        self.parts.push(WordPart::Computed { source, quoted });
+        self.at = end;
     }
 
     fn variable(&mut self, name: &str, length: usize, quoted: bool) {
@@ -365,7 +463,9 @@ impl WordScanner<'_> {
             None => return,
         };
         self.at += skip;
-        let digits: String = self.source[self.at..]
+        let digits: String = self
+            .source
+            .part(self.at..)
             .chars()
             .take(longest)
             .take_while(|c| c.is_digit(radix))
@@ -385,10 +485,13 @@ impl WordScanner<'_> {
             self.flush_text();
         }
         self.certain = false;
-        let rest = self.source[self.at..]
+        let rest = self
+            .source
+            .part(self.at..)
             .chars()
             .take(MAX_OPAQUE_CHARS)
-            .collect();
+            .collect::<String>();
+        self.braces |= rest.contains(['{', '}']);
         self.parts.push(WordPart::Opaque(rest));
         self.at = self.source.len();
     }
@@ -425,8 +528,8 @@ mod tests {
     #[test]
     fn what_a_shell_would_evaluate_is_not_certain() {
         for source in [
-            "$(x)", "`x`", "\"`x`\"", "${a:=b}", "$[1]", "$'a'", "$\"a\"", "'a", "\"a", "a{b,c}",
-            "${a[0]}", "{a..b}",
+            "`x`", "\"`x`\"", "${a:=b}", "$[1]", "$'a'", "$\"a\"", "'a", "\"a", "a{'b',c}",
+            "${a[0]}", "{a..bc}", "$(x &)", "$((a))", "$(x", "a=~/b", "a{b}",
         ] {
             assert!(!scan_all(source).certain, "{source}");
         }
@@ -435,6 +538,52 @@ mod tests {
     #[test]
     fn escapes_in_dollar_quotes_are_decoded_for_the_patterns() {
         assert_eq!(scan_all(r"$'\x72\155'").word.text(), "rm");
+    }
+
+    #[test]
+    fn quotes_and_escapes_decide_whether_braces_expand() {
+        for source in [
+            r"a'\'{b,c}''",
+            r"\'{,}",
+            r#"\"{a,b}"#,
+            r#"'a'"b"{c,d}"#,
+            r"'\'{-o,x}",
+        ] {
+            let scan = scan_all(source);
+            assert!(scan.word.has_braces && !scan.certain, "{source}");
+        }
+        for source in [
+            r"'{a,b}'",
+            r#""{a,b}""#,
+            r"\{a,b\}",
+            "${a}",
+            "{}",
+            r#""\"{a,b}""#,
+        ] {
+            let scan = scan_all(source);
+            assert!(!scan.word.has_braces && scan.certain, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_computed_value_is_one_word_only_in_quotes() {
+        for (source, one_word) in [
+            ("\"$(ls)\"", true),
+            ("\"a$(ls | head)b\"", true),
+            ("$(ls)", false),
+            ("$((1 + 2))", false),
+            ("\"$(echo \"$(pwd)\")\"", true),
+        ] {
+            let scan = scan_all(source);
+            assert!(scan.certain && scan.word.is_computed(), "{source}");
+            assert_eq!(scan.word.is_one_computed_word(), one_word, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_loop_value_with_a_tilde_is_not_known() {
+        let quoted = scan_all("\"$f\"").word;
+        assert!(!quoted.substitute("f", &scan_all("~/x").word).is_static());
     }
 
     #[test]

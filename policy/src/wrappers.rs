@@ -3,6 +3,7 @@
 use crate::lex::{is_assignment, is_variable_name};
 use crate::rule_file::WrapperData;
 use crate::rule_table::RuleTable;
+use crate::source_text::SourceText;
 use crate::word::ShellWord;
 
 /// How many possible commands of one wrapper are assessed; raw rules see the rest.
@@ -238,9 +239,9 @@ impl WrapperParser<'_> {
             self.long_flag(long, found);
             return;
         }
-        let letters = &text[1..];
+        let letters = text.part(1..);
         for (at, letter) in letters.char_indices() {
-            let attached = &letters[at + letter.len_utf8()..];
+            let attached = letters.part(at + letter.len_utf8()..);
             if self.wrapper.script.contains(letter) {
                 self.script(attached, found);
                 return;

@@ -4,7 +4,6 @@ use pvp_protocol::{Category, Risk};
 
 use super::Assessor;
 use crate::environment::is_harmless;
-use crate::explain::ExpectedWord;
 use crate::paths::{PathAccess, PathRoot, ResolvedPath};
 use crate::read_rules::{ReadRule, ReadTargets};
 use crate::rule_file::OperandKind;
@@ -24,9 +23,11 @@ impl Assessor<'_> {
         ruled: bool,
     ) -> Result<CommandVerdict, Option<CommandVerdict>> {
         let name = first.as_literal().ok_or(None)?;
-        let arguments = self.without_global_flags(&name, &command.words[1..]);
+        let name = without_system_directory(&name);
+        let (arguments, directories) =
+            self.without_global_flags(name, &command.words[1..], &command.directories);
         let mut not_read_verdict = None;
-        for (read, origin) in self.table.read_rules_for(&name) {
+        for (read, origin) in self.table.read_rules_for(name) {
             let subcommand = &read.words[1..];
             let Some(rest) =
                 arguments
@@ -46,23 +47,35 @@ impl Assessor<'_> {
                 continue;
             }
             match read.check(rest) {
-                Ok(targets) => return self.check_targets(read, &targets, command).map_err(Some),
+                Ok(targets) => {
+                    if read.data.text {
+                        self.printed_words.extend(rest.iter().map(ShellWord::text));
+                    }
+                    let verdict = self.check_targets(read, &targets, &directories);
+                    return verdict.map_err(Some);
+                }
                 Err(reason) => {
-                    not_read_verdict.get_or_insert_with(|| not_a_read_verdict(&name, &reason));
+                    not_read_verdict.get_or_insert_with(|| not_a_read_verdict(name, &reason));
                 }
             }
         }
         Err(not_read_verdict)
     }
 
-    /// The arguments without the flags that may come before a subcommand.
-    fn without_global_flags(&self, name: &str, words: &[ShellWord]) -> Vec<ShellWord> {
+    /// The arguments without the flags that may come before a subcommand, and the directories that
+    /// the command works in.
+    fn without_global_flags(
+        &self,
+        name: &str,
+        words: &[ShellWord],
+        directories: &[ResolvedPath],
+    ) -> (Vec<ShellWord>, Vec<ResolvedPath>) {
+        let mut rest = words;
+        let mut directories = directories.to_vec();
         let Some(tool) = self.table.global_flags.get(name) else {
-            return words.to_vec();
+            return (words.to_vec(), directories);
         };
         let has = |list: &str, flag: &str| list.split_whitespace().any(|it| it == flag);
-        let mut rest = words;
-        let mut paths = Vec::new();
         while let Some(word) = rest.first() {
             let text = word.as_literal().unwrap_or_default();
             let flag = text.split('=').next().unwrap_or_default();
@@ -71,22 +84,29 @@ impl Assessor<'_> {
                 rest = &rest[1..];
             } else if has(&tool.value_flags, &text) && rest.len() > 1 {
                 if has(&tool.path_flags, &text) {
-                    paths.push(rest[1].clone());
+                    let Some(moved) = self.moved_directories(&directories, &rest[1]) else {
+                        break;
+                    };
+                    directories = moved;
                 }
                 rest = &rest[2..];
             } else {
                 break;
             }
         }
-        let near = |word: &ShellWord| {
-            let path = ResolvedPath::new(PathRoot::Workspace).resolve(word);
-            word.as_literal().is_some() && path.root == PathRoot::Workspace
-        };
-        if paths.iter().all(near) {
-            rest.to_vec()
-        } else {
-            words.to_vec()
-        }
+        (rest.to_vec(), directories)
+    }
+
+    /// The directories after a flag such as `git -C`, if all of them are in the workspace.
+    fn moved_directories(
+        &self,
+        directories: &[ResolvedPath],
+        word: &ShellWord,
+    ) -> Option<Vec<ResolvedPath>> {
+        word.as_literal()?;
+        let moved: Vec<_> = directories.iter().map(|it| it.resolve(word)).collect();
+        let inside = |path: &ResolvedPath| self.workspace.contains(path);
+        moved.iter().all(inside).then_some(moved)
     }
 
     /// A read, if everything that it would open may be read without a vote.
@@ -94,24 +114,23 @@ impl Assessor<'_> {
         &mut self,
         read: &ReadRule,
         targets: &ReadTargets,
-        command: &SimpleCommand,
+        directories: &[ResolvedPath],
     ) -> Result<CommandVerdict, CommandVerdict> {
         for name in &targets.names {
             self.check_name(name)?;
         }
+        self.reads_computed_path |= targets.computed;
         let here = [ShellWord::literal(".")];
         let paths = if targets.paths.is_empty() {
             &here[..]
         } else {
             &targets.paths[..]
         };
-        self.check_paths(paths, &command.directories, read.data.text)?;
+        self.check_paths(paths, directories, read.data.text)?;
         if read.data.operands == OperandKind::Pattern {
-            self.check_not_whole_system(paths, &command.directories)?;
+            self.check_not_whole_system(paths, directories)?;
         }
         self.matched_rules.insert(read.id.clone());
-        let words = command.words.iter().map(ExpectedWord::from).collect();
-        self.read_commands.push(words);
         let mut verdict =
             CommandVerdict::new(Category::Read, Risk::Safe, &read.id, &read.data.reason);
         verdict.profile = read.profile();
@@ -142,7 +161,8 @@ impl Assessor<'_> {
         directories: &[ResolvedPath],
     ) -> Result<(), CommandVerdict> {
         let whole = |path: &ResolvedPath| {
-            path.root == PathRoot::Absolute && matches!(path.components.as_slice(), [] | [_])
+            let top = matches!(path.components.as_slice(), [] | [_]);
+            path.root == PathRoot::Absolute && top && !self.workspace.contains(path)
         };
         let mut resolved = paths
             .iter()
@@ -171,7 +191,7 @@ impl Assessor<'_> {
         CommandVerdict::write(Risk::High, "path.secret", &reason)
     }
 
-    fn check_path(&mut self, path: &ResolvedPath) -> Result<(), CommandVerdict> {
+    pub(super) fn check_path(&mut self, path: &ResolvedPath) -> Result<(), CommandVerdict> {
         match self.workspace.classify_read(path) {
             PathAccess::Allowed => Ok(()),
             PathAccess::Outside(path) => {
@@ -182,6 +202,17 @@ impl Assessor<'_> {
             PathAccess::Secret(path) => Err(self.secret_verdict(&path)),
         }
     }
+}
+
+/// The name of a program that is given by its path in a directory that only holds programs of the
+/// system.
+fn without_system_directory(name: &str) -> &str {
+    let directories = ["/usr/bin/", "/bin/"];
+    let rest = directories
+        .iter()
+        .find_map(|start| name.strip_prefix(start));
+    rest.filter(|rest| !rest.contains('/') && !rest.is_empty())
+        .unwrap_or(name)
 }
 
 fn not_a_read_verdict(name: &str, reason: &str) -> CommandVerdict {

@@ -2,6 +2,7 @@
 
 use crate::lex::is_assignment;
 use crate::read_rules::CheckedArguments;
+use crate::source_text::SourceText;
 use crate::word::ShellWord;
 
 /// Words that can access other files or programs, wherever they occur.
@@ -25,21 +26,92 @@ pub(super) fn check(checked: &mut CheckedArguments) -> Result<(), String> {
     Ok(())
 }
 
-/// The kind of the previous token, to tell a regular expression from a division.
+/// What the previous token says about a slash that follows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PreviousToken {
+    /// A value, so that a slash divides.
     Value,
+    /// An operator or the beginning of a pattern or statement, so that a slash begins a regular
+    /// expression.
     Operator,
+    /// Versions of awk may differ, so that no slash may follow.
+    Unclear,
 }
+
+/// Whether a parenthesis was opened by a condition, behind which a statement begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parenthesis {
+    Condition,
+    Other,
+}
+
+/// Words behind which a parenthesis holds a condition.
+const CONDITION_WORDS: &[&str] = &["if", "while", "for", "switch"];
+
+/// Words behind which a value may or may not follow.
+const UNCLEAR_WORDS: &[&str] = &[
+    "print",
+    "printf",
+    "return",
+    "in",
+    "else",
+    "do",
+    "exit",
+    "case",
+    "default",
+    "delete",
+    "next",
+    "nextfile",
+    "break",
+    "continue",
+    "function",
+    "func",
+    "BEGIN",
+    "END",
+    "BEGINFILE",
+    "ENDFILE",
+    "if",
+    "while",
+    "for",
+    "switch",
+    "length",
+    "getline",
+    "close",
+    "fflush",
+    "rand",
+    "srand",
+    "systime",
+    "strftime",
+    "tolower",
+    "toupper",
+    "substr",
+    "index",
+    "match",
+    "split",
+    "sub",
+    "gsub",
+    "gensub",
+    "sprintf",
+    "int",
+    "log",
+    "exp",
+    "sqrt",
+    "sin",
+    "cos",
+    "atan2",
+];
 
 /// Whether there is no pipe, and no `>` after any print. This ignores where statements end, so that
 /// a line break or a pattern cannot hide a redirection.
 fn only_prints(program: &str) -> bool {
     let mut rest = program;
     let mut previous = PreviousToken::Operator;
+    let mut last_word = "";
+    let mut parentheses: Vec<Parenthesis> = Vec::new();
     let mut printing = false;
     while let Some(c) = rest.chars().next() {
         let mut length = c.len_utf8();
+        let word = std::mem::take(&mut last_word);
         match c {
             '"' => match quoted_length(rest, '"') {
                 Some(end) => {
@@ -48,13 +120,17 @@ fn only_prints(program: &str) -> bool {
                 }
                 None => return false,
             },
-            '/' if previous == PreviousToken::Operator => match quoted_length(rest, '/') {
-                // What looks like a pattern here may be code to some version of awk.
-                Some(end) if !is_ambiguous_pattern(&rest[..end], printing) => {
-                    length = end;
-                    previous = PreviousToken::Value;
-                }
-                Some(_) | None => return false,
+            '/' => match previous {
+                PreviousToken::Unclear => return false,
+                PreviousToken::Value => previous = PreviousToken::Unclear,
+                PreviousToken::Operator => match quoted_length(rest, '/') {
+                    // What looks like a pattern here may be code to some version of awk.
+                    Some(end) if !is_ambiguous_pattern(rest.part(..end), printing) => {
+                        length = end;
+                        previous = PreviousToken::Value;
+                    }
+                    Some(_) | None => return false,
+                },
             },
             '|' if rest.starts_with("||") => {
                 length = 2;
@@ -62,22 +138,40 @@ fn only_prints(program: &str) -> bool {
             }
             '|' | '#' | '`' | '\\' => return false,
             '>' if printing || rest.starts_with(">>") => return false,
-            ' ' | '\t' => {}
-            ')' | ']' => previous = PreviousToken::Value,
+            ' ' | '\t' => last_word = word,
+            '(' => {
+                let condition = CONDITION_WORDS.contains(&word);
+                parentheses.push(match condition {
+                    true => Parenthesis::Condition,
+                    false => Parenthesis::Other,
+                });
+                previous = PreviousToken::Operator;
+            }
+            ')' => {
+                previous = match parentheses.pop() {
+                    Some(Parenthesis::Condition) => PreviousToken::Operator,
+                    Some(Parenthesis::Other) => PreviousToken::Value,
+                    None => return false,
+                };
+            }
+            ']' => previous = PreviousToken::Value,
+            '+' | '-' | '*' | '%' | '^' => previous = PreviousToken::Unclear,
             _ if is_word_char(c) => {
                 length = rest.find(|c| !is_word_char(c)).unwrap_or(rest.len());
-                let word = &rest[..length];
-                printing |= word.starts_with("print");
-                let keyword = ["print", "printf", "return", "in", "if", "while", "else"];
-                previous = if keyword.contains(&word) {
-                    PreviousToken::Operator
+                last_word = rest.part(..length);
+                printing |= last_word.starts_with("print");
+                previous = if UNCLEAR_WORDS.contains(&last_word) {
+                    PreviousToken::Unclear
                 } else {
                     PreviousToken::Value
                 };
             }
-            _ => previous = PreviousToken::Operator,
+            '{' | '}' | ';' | '\n' | ',' | '!' | '~' | '&' | '?' | ':' | '=' | '<' | '>' => {
+                previous = PreviousToken::Operator;
+            }
+            _ => previous = PreviousToken::Unclear,
         }
-        rest = &rest[length..];
+        rest = rest.part(length..);
     }
     true
 }
@@ -102,13 +196,13 @@ fn quoted_length(text: &str, end: char) -> Option<usize> {
             '\\' => escaped = true,
             '\n' => return None,
             '[' if end == '/' => {
-                let inner = text[at + 1..].trim_start_matches('^');
+                let inner = text.part(at + 1..).trim_start_matches('^');
                 if inner.starts_with([']', '.', '=']) {
                     return None;
                 }
                 bracket |= !inner.starts_with(':');
             }
-            ':' if bracket && text[at..].starts_with(":]") => class_end = true,
+            ':' if bracket && text.part(at..).starts_with(":]") => class_end = true,
             ']' if class_end => class_end = false,
             ']' => bracket = false,
             _ if c == end && bracket => return None,
@@ -154,6 +248,14 @@ mod tests {
             "/^[[:space:]]*x/",
             "/[^a-z]/",
             "{print \"a > b | c\"}",
+            "{if ($1 ~ /x/) print}",
+            "{if ($0) /x/}",
+            "{print ($1+$2)/2}",
+            "{print NR/2, a[1]/3}",
+            "!/^#/",
+            "/a/ && !/b/ {print; exit}",
+            "/a/,/b/",
+            "{a=$1; sub(/x/, \"y\"); print a}",
         ] {
             assert!(passes(program), "{program}");
         }
@@ -181,6 +283,15 @@ mod tests {
             "{print $1,\n$2 > \"f\"}",
             "{print length /;/ > f /1}",
             "# \" \n{print | \"sh\"}",
+            "{do /\\\"/; while(0); print | \"sh\" /x/ }",
+            "BEGIN{exit /\"/ + system(1) /\"/}",
+            "{if (1) /a/ ; x = 1 / 2; print > \"f\" /2/}",
+            "{i++ / 2; print \"/\" | \"sh\" }",
+            "{i++ /\"/; print \"x\"}",
+            "{(1)) /x/",
+            "{length /x/ 1}",
+            "{switch(x) {case /\"/: print | \"sh\" ; case /\"/: x}}",
+            "{x = 1 - /a\"/ 2}",
         ] {
             assert!(!passes(program), "{program}");
         }

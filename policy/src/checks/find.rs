@@ -90,7 +90,7 @@ pub(super) fn check(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
         .take_while(|word| !begins_expression(&word.text()))
         .count();
     let mut paths = rest[..roots].to_vec();
-    if paths.iter().any(ShellWord::starts_with_glob) {
+    if paths.iter().any(ShellWord::may_begin_with_dash) {
         return Err("a name may be taken as an action".to_owned());
     }
     let expression = literals(&rest[roots..])?;

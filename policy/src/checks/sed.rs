@@ -1,6 +1,7 @@
 //! Checks that a `sed` script only prints.
 
 use crate::read_rules::CheckedArguments;
+use crate::source_text::SourceText;
 use crate::word::ShellWord;
 
 /// Every script must parse to its end without `w`, `e`, `r` or anything unknown.
@@ -29,7 +30,7 @@ struct SedParser<'a> {
 impl SedParser<'_> {
     fn next(&mut self) -> Option<char> {
         let c = self.rest.chars().next()?;
-        self.rest = &self.rest[c.len_utf8()..];
+        self.rest = self.rest.part(c.len_utf8()..);
         Some(c)
     }
 
@@ -129,9 +130,9 @@ impl SedParser<'_> {
     /// Skips the start of a bracket expression, unless versions of sed differ on its meaning.
     fn bracket(&mut self, open: bool) -> Option<()> {
         if self.rest.starts_with(':') {
-            let end = self.rest[1..].find(":]")? + 3;
-            let name = &self.rest[1..end - 2];
-            self.rest = &self.rest[end..];
+            let end = self.rest.part(1..).find(":]")? + 3;
+            let name = self.rest.part(1..end - 2);
+            self.rest = self.rest.part(end..);
             return (open && name.bytes().all(|b| b.is_ascii_alphabetic())).then_some(());
         }
         self.rest = self.rest.strip_prefix('^').unwrap_or(self.rest);

@@ -1,5 +1,6 @@
 //! Visits simple commands and redirections, and tracks the directory that `cd` changes to.
 
+use crate::source_text::SourceText;
 use std::ops::Range;
 
 use tree_sitter::Node;
@@ -16,27 +17,27 @@ const OPERATORS: [char; 9] = ['\n', ';', '&', '|', '(', ')', '{', '}', '`'];
 
 impl SyntaxWalker<'_> {
     /// Splits a line that cannot be parsed at every operator, so that patterns still see commands.
-    pub(super) fn split_at_operators(&mut self) {
+    pub(super) fn split_at_operators(&mut self, code: &str) {
         let mut start = 0;
         let mut joined_from = None;
-        for piece in self.source.split(OPERATORS) {
+        for piece in code.split(OPERATORS) {
             let span = start..start + piece.len();
             start = span.end + 1;
-            self.add_fragment(span.clone());
+            self.add_fragment(code, span.clone());
             // A backslash before a line break continues the line, except in a comment.
             let begin = *joined_from.get_or_insert(span.start);
-            let rest = &self.source[span.end..];
+            let rest = self.source.part(span.end..);
             if !(piece.ends_with('\\') && rest.starts_with('\n')) {
                 if begin < span.start {
-                    self.add_fragment(begin..span.end);
+                    self.add_fragment(code, begin..span.end);
                 }
                 joined_from = None;
             }
         }
     }
 
-    fn add_fragment(&mut self, span: Range<usize>) {
-        let (words, _) = split_on_blanks(&self.source[..span.end], span.clone());
+    fn add_fragment(&mut self, code: &str, span: Range<usize>) {
+        let (words, _) = split_on_blanks(code.part(..span.end), span.clone());
         self.add_loose_command(words, span);
     }
 
@@ -49,7 +50,7 @@ impl SyntaxWalker<'_> {
             };
             let words = spans
                 .iter()
-                .map(|span| self.word_at(span.clone()))
+                .flat_map(|span| self.words_at(span.clone()))
                 .collect();
             self.add_loose_command(words, first.start..last.end);
         }
@@ -121,11 +122,11 @@ impl SyntaxWalker<'_> {
             // The parser recognises only the first of several negations.
             let negations = spans
                 .iter()
-                .take_while(|span| &self.source[(*span).clone()] == "!");
+                .take_while(|span| self.source.part((*span).clone()) == "!");
             spans.drain(..negations.count());
             let words = spans
                 .iter()
-                .map(|span| self.word_at(span.clone()))
+                .flat_map(|span| self.words_at(span.clone()))
                 .collect();
             self.record_command(spans);
             let span = if alone { whole.clone() } else { line.span };
@@ -213,7 +214,7 @@ impl SyntaxWalker<'_> {
         if name.kind() != "variable_name" {
             self.add_doubt("assigns to a computed name");
         }
-        let name = self.source[self.span(name)].to_owned();
+        let name = self.source.part(self.span(name)).to_owned();
         let value = match node.child_by_field_name("value") {
             Some(value) => {
                 self.visit_word(value, depth, nesting);
@@ -254,7 +255,12 @@ impl SyntaxWalker<'_> {
 
     pub(super) fn visit_test(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let range = self.span(node);
-        let (words, spans) = split_on_blanks(self.source, range.clone());
+        let (mut words, spans) = split_on_blanks(self.source, range.clone());
+        words = words.into_iter().map(|it| self.with_bindings(it)).collect();
+        // Here these are no patterns for file names.
+        if let Some(first) = words.first_mut().filter(|it| it.text() == "[[") {
+            *first = ShellWord::literal("[[");
+        }
         self.record_command(spans);
         self.add_command(range, words, Vec::new());
         // Substitutions inside contain commands.
@@ -296,7 +302,7 @@ impl SyntaxWalker<'_> {
         let name = node.child_by_field_name("name");
         let body = node.child_by_field_name("body");
         if let (Some(name), Some(body)) = (name, body) {
-            let name = self.source[self.span(name)].to_owned();
+            let name = self.source.part(self.span(name)).to_owned();
             let body = self.span(body);
             self.script.functions.push(ShellFunction { name, body });
         }
@@ -375,13 +381,13 @@ fn is_line_continuation(between: Option<&str>) -> bool {
 }
 
 fn split_on_blanks(source: &str, range: Range<usize>) -> (Vec<ShellWord>, Vec<Range<usize>>) {
-    let text = &source[..range.end];
+    let text = source.part(..range.end);
     let mut at = range.start;
     let (mut words, mut spans) = (Vec::new(), Vec::new());
     while at < text.len() {
         let scan = scan_word(text, at, ScanUntil::Operator);
         if scan.end == at {
-            at += text[at..].chars().next().map_or(1, char::len_utf8);
+            at += text.part(at..).chars().next().map_or(1, char::len_utf8);
             continue;
         }
         spans.push(at..scan.end);

@@ -31,6 +31,22 @@ fn plain_lines_leave_no_doubt() {
         "ls [ab]",
         "grep 'a$' b",
         "grep -E \"^x|y$\" b",
+        "for f in $(ls); do cat $f; done",
+        "case x in x) ls;; esac",
+        "case \"$HOME\" in\n  a|b*) ls a; ls b ;;\n  *) cat c\nesac",
+        "[[ -f x && -f y ]]",
+        "[[ -f x || ! -d y ]] && ls",
+        "echo {a,b} x{1..3}",
+        "ls src/{a,b}/*.rs",
+        "echo \"$(git log | head -1)\"",
+        "echo $(ls) \"a$(cat \"$(ls)\")\"",
+        "while read -r l; do echo \"$l\"; done < f",
+        "ls | while IFS= read -r a b; do ls -- \"$a\"; done",
+        "cat <<'E'\n$(x) `y` (((\nE",
+        "cat <<E | grep x\ny\nE",
+        "cat <<-E\n\ty\n\tE\nls",
+        "echo $((1 + 2))",
+        "time ls",
     ] {
         assert_eq!(
             parse_in_work(source).doubts,
@@ -54,14 +70,25 @@ fn hidden_commands_leave_doubt() {
         "a=1",
         "export A=1",
         "while true; do ls; done",
-        "case x in x) ls;; esac",
-        "[[ -f x && -f y ]]",
+        "while read -r x y < f; do ls; done",
+        "while read -a x; do ls; done",
+        "while read PATH; do ls; done",
+        "while IFS=x read l; do ls; done",
+        "until read -r l; do ls; done",
+        "while read l && ls; do ls; done",
+        "case $TOKEN in x) ls;; esac",
+        "case x in $TOKEN) ls;; esac",
+        "case x in x) ls;& esac",
         "echo $'a'",
-        "echo {a,b}",
+        "echo {a,'b'}",
+        "for f in a; do for f in b; do ls; done; cat $f; done",
+        "for f in a; do while read f; do ls; done; cat $f; done",
+        "for _ in a; do ls; done",
+        "echo $((a))",
+        "echo `ls`",
         "ls |& cat",
         "for ((i=0;i<3;i++)); do ls; done",
         "select f in a b; do ls; done",
-        "for f in $(ls); do cat $f; done",
         "for PATH in /tmp; do ls; done",
     ] {
         assert_ne!(
@@ -76,7 +103,7 @@ fn hidden_commands_leave_doubt() {
 fn commands_that_the_parser_missed_come_from_the_strict_lexer() {
     let directory = ResolvedPath::new(PathRoot::Absolute).join("/work");
     let mut walker = SyntaxWalker::new("ls a; cd /\nrm -rf *", &directory);
-    walker.cross_check(&directory);
+    walker.cross_check(lex::lex_line(walker.source), &directory);
     assert!(!walker.script.doubts.is_empty());
     let words = |command: &SimpleCommand| {
         command
