@@ -28,6 +28,9 @@ macro_rules! corpus {
 const CORPUS_FILES: &[(&str, &str)] = corpus![
     "everyday.tsv",
     "files.tsv",
+    "globs.tsv",
+    "loops.tsv",
+    "quoting.tsv",
     "shell.tsv",
     "systems.tsv",
     "tools.tsv",
