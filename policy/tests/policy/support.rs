@@ -26,10 +26,12 @@ macro_rules! corpus {
 }
 
 const CORPUS_FILES: &[(&str, &str)] = corpus![
+    "awk.tsv",
     "everyday.tsv",
     "files.tsv",
     "globs.tsv",
     "loops.tsv",
+    "options.tsv",
     "quoting.tsv",
     "shell.tsv",
     "systems.tsv",
