@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run build test format lint build-tests rust generated soak bench generate deny tools
+.PHONY: run build test format lint build-tests rust generated soak bench policy-report generate deny tools
 
 run: tools
 	$(CARGO) run --release -- demo $(if $(DATA),--data $(DATA))
@@ -61,6 +61,10 @@ soak:
 
 bench:
 	$(CARGO) bench
+
+# How many harmless commands of coding agents need approval, and which.
+policy-report:
+	$(CARGO) run -q -p pvp-policy --example report
 
 deny:
 	cargo deny check

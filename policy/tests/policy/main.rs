@@ -2,8 +2,10 @@
 
 mod corpus;
 mod differential;
+mod measure;
 mod properties;
 #[path = "../../../tests/support/skip.rs"]
 mod skip;
 mod support;
 mod user_file;
+mod yardstick;

@@ -26,11 +26,23 @@ macro_rules! corpus {
 }
 
 const CORPUS_FILES: &[(&str, &str)] = corpus![
+    "awk.tsv",
     "everyday.tsv",
     "files.tsv",
+    "globs.tsv",
+    "here_documents.tsv",
+    "locale.tsv",
+    "loops.tsv",
+    "network.tsv",
+    "new_reads.tsv",
+    "options.tsv",
+    "quoting.tsv",
+    "secrets.tsv",
     "shell.tsv",
+    "side_effects.tsv",
     "systems.tsv",
     "tools.tsv",
+    "verbs.tsv",
 ];
 
 /// Represents a line break inside a command.
