@@ -3,6 +3,7 @@
 mod corpus;
 mod differential;
 mod properties;
+mod scratch;
 #[path = "../../../tests/support/skip.rs"]
 mod skip;
 mod support;
