@@ -2,6 +2,7 @@
 
 mod corpus;
 mod differential;
+mod generator;
 mod properties;
 mod scratch;
 #[path = "../../../tests/support/skip.rs"]

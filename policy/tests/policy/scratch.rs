@@ -165,6 +165,17 @@ impl ScratchProject {
         record_file_state(&self.directory.path().join("tree"), &mut state);
         state
     }
+
+    /// The same with the home directory and the one for temporary files, of which only those that
+    /// are left are of interest.
+    pub fn all_file_states(&self) -> BTreeMap<String, String> {
+        let mut state = self.file_states();
+        let [home, temporary] = ["home", "tmp"].map(|name| self.directory.path().join(name));
+        record_file_state(&home, &mut state);
+        record_file_state(&temporary, &mut state);
+        state.remove(&temporary.display().to_string());
+        state
+    }
 }
 
 fn record_file_state(path: &Path, state: &mut BTreeMap<String, String>) {
