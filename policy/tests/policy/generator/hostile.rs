@@ -66,7 +66,7 @@ pub(super) fn add_files(scratch: &ScratchProject) {
     if is_root() {
         let owned = Command::new("chown")
             .args(["-R", "65534:65534"])
-            .arg(tree)
+            .arg(scratch.directory.path())
             .status();
         assert!(owned.unwrap().success());
     }

@@ -43,6 +43,7 @@ pub(super) struct LineRunner {
 impl LineRunner {
     pub(super) fn new(programs: Programs) -> Self {
         let scratch = ScratchProject::new();
+        std::fs::create_dir(scratch.directory.path().join("received")).unwrap();
         hostile::add_files(&scratch);
         let mut driver = driver_command(&scratch, programs).spawn().unwrap();
         let lines = driver.stdin.take();
@@ -73,15 +74,13 @@ impl LineRunner {
     /// The words of every program that the line would have started.
     pub(super) fn received(&self) -> Vec<Vec<String>> {
         assert!(self.programs == Programs::Recorded);
-        let log = self.path("received");
-        let bytes = std::fs::read(&log).unwrap_or_default();
-        std::fs::remove_file(log).ok();
-        let text = String::from_utf8_lossy(&bytes);
-        let mut words = text.split_terminator('\0').map(str::to_owned);
         let mut received = Vec::new();
-        while let Some(count) = words.next() {
-            let count = count.parse().unwrap();
-            received.push(words.by_ref().take(count).collect());
+        for record in std::fs::read_dir(self.path("received")).unwrap() {
+            let record = record.unwrap().path();
+            let text = std::fs::read_to_string(&record).unwrap();
+            std::fs::remove_file(record).unwrap();
+            let words = text.split_terminator('\0').map(str::to_owned);
+            received.push(words.collect());
         }
         received
     }
@@ -192,7 +191,7 @@ fn driver_command(scratch: &ScratchProject, programs: Programs) -> Command {
     // A shell calls this function for every program that it does not find, in the process that
     // would have become that program.
     let record = format!(
-        r#"() {{ printf '%s\0' "$#" "$@" >>{}; return "$PVP_STATUS"; }}"#,
+        r#"() {{ printf '%s\0' "$@" >{}/$BASHPID; return "$PVP_STATUS"; }}"#,
         root.join("received").display()
     );
     if programs == Programs::Recorded {
