@@ -23,7 +23,7 @@ use std::panic::catch_unwind;
 use pvp_policy::Explanation;
 use pvp_protocol::Category;
 
-use self::grammar::{ReadGrammar, read_grammars};
+use self::grammar::ReadGrammar;
 use self::lines::LineBuilder;
 use self::random::Random;
 use crate::support::{corpus_cases, explain};
@@ -39,8 +39,8 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(seed: u64) -> Self {
-        let grammars = read_grammars();
+    /// Lines of the commands with these grammars.
+    fn new(seed: u64, grammars: Vec<ReadGrammar>) -> Self {
         let examples: Vec<String> = grammars
             .iter()
             .flat_map(|grammar| grammar.matches.clone())

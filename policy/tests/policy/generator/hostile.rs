@@ -56,6 +56,12 @@ pub(super) fn add_files(scratch: &ScratchProject) {
             std::fs::write(directory.join(name), "1 foo\n2 bar\n").unwrap();
         }
     }
+    // A pattern that matches two names is one word for a rule, and for some programs the second name
+    // is that of their output.
+    std::fs::create_dir_all(tree.join("pair")).unwrap();
+    for name in ["pair/1", "pair/2"] {
+        std::fs::write(tree.join(name), "2 foo\n2 foo\n").unwrap();
+    }
     for (number, name) in SECRETS.iter().enumerate() {
         std::fs::write(tree.join(name), format!("TOKEN={CANARY}{number}\n")).unwrap();
     }

@@ -7,6 +7,7 @@ use pvp_policy::{ExpectedWord, Explanation};
 use pvp_protocol::SandboxProfile;
 
 use super::failures::{Failure, Failures};
+use super::grammar::{ReadGrammar, read_grammars};
 use super::hostile::CANARY;
 use super::runner::{LineRunner, Programs, SYSTEM_PATH, has_namespaces, has_strace};
 use super::{Lines, explain_read};
@@ -21,6 +22,9 @@ const SLOW: &str = "sleep npm npx node gcloud java javac terraform apt apt-cache
 /// Programs that go through all files of a directory, and may come across a secret.
 const SEARCHERS: &str = "grep egrep fgrep rg ag diff git";
 
+/// How many more turns a rule has whose arguments are a language of their own.
+const CHECKED_TURNS: usize = 5;
+
 const NO_NAMESPACES: &str = "no namespaces can be created here";
 const NO_STRACE: &str = "attempts to connect cannot be watched here";
 
@@ -32,7 +36,7 @@ fn reads_change_nothing_connect_nowhere_and_print_no_secret() {
     if !has_strace() {
         skip(NO_STRACE);
     }
-    let mut lines = Lines::new(2);
+    let mut lines = Lines::new(2, runnable_grammars());
     let mut world = World::new();
     let mut failures = Failures::default();
     let rounds = env_number("PVP_ROUNDS").unwrap_or(1500);
@@ -79,15 +83,28 @@ fn a_write_a_connection_and_a_secret_would_be_noticed() {
     assert_eq!(kind("cat a.txt"), None);
 }
 
+/// The rules of programs that can run, and more often those whose arguments are a language.
+fn runnable_grammars() -> Vec<ReadGrammar> {
+    let mut grammars = read_grammars();
+    grammars.retain(|grammar| is_runnable_program(grammar.program()));
+    let checked = grammars.iter().filter(|grammar| !grammar.check.is_empty());
+    let again: Vec<ReadGrammar> = checked.cloned().collect();
+    for _ in 0..CHECKED_TURNS {
+        grammars.extend(again.clone());
+    }
+    grammars
+}
+
 /// Whether every program of the line is installed, soon ends, and needs no network.
 fn is_runnable(explanation: &Explanation) -> bool {
-    let runnable = |words: &Vec<ExpectedWord>| {
-        let name = program(words);
-        let installed = |directory: &str| Path::new(directory).join(name).exists();
-        !is_listed(SLOW, name) && SYSTEM_PATH.split(':').any(installed)
-    };
+    let mut commands = explanation.read_commands.iter();
     explanation.assessment.profile == SandboxProfile::Read
-        && explanation.read_commands.iter().all(runnable)
+        && commands.all(|words| is_runnable_program(program(words)))
+}
+
+fn is_runnable_program(name: &str) -> bool {
+    let installed = |directory: &str| Path::new(directory).join(name).exists();
+    !is_listed(SLOW, name) && SYSTEM_PATH.split(':').any(installed)
 }
 
 fn is_listed(list: &str, program: &str) -> bool {

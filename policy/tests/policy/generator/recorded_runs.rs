@@ -15,7 +15,7 @@ use crate::support::env_number;
 
 #[test]
 fn programs_receive_the_words_that_were_assessed() {
-    let mut lines = Lines::new(1);
+    let mut lines = Lines::new(1, read_grammars());
     let mut runner = LineRunner::new(Programs::Recorded);
     let mut failures = Failures::default();
     let mut rules = BTreeSet::new();
@@ -109,25 +109,27 @@ fn has_harmless_flags(program: &str) -> bool {
 
 /// Why these words, given to a program without a shell, would need approval.
 fn reason_against(words: &[String], explanation: &Explanation) -> Option<String> {
-    let (program, arguments) = words.split_first()?;
+    // A name that a pattern matches may contain a line break, which is refused in other words.
+    let mut words = words.iter().map(|word| word.replace('\n', " "));
+    let program = words.next()?;
     let action = Action::new(Command::Argv {
         command: program.clone(),
-        args: arguments.to_vec(),
+        args: words.collect(),
     });
     let workspace = Workspace {
         directory: Some("/work/app".to_owned()),
     };
     let assessment = Policy::built_in().explain(&action, &workspace).assessment;
-    let expanded = explanation.read_commands.iter().flatten();
-    let expanded = expanded
-        .into_iter()
-        .any(|word| !matches!(word, ExpectedWord::Exact(_)));
-    // A name that a pattern matches may be that of a secret, which the sandbox keeps, it may
-    // contain a line break, which is refused in a word that is written down, and some programs have
-    // no flag that does harm.
-    let by_chance = assessment.rule == "path.secret"
-        || words.iter().any(|word| word.contains('\n'))
-        || (assessment.rule == "default.arguments" && has_harmless_flags(program));
-    let allowed = assessment.category == Category::Read || (expanded && by_chance);
+    let mut words = explanation.read_commands.iter().flatten();
+    let expands = words.any(|word| !matches!(word, ExpectedWord::Exact(_)));
+    let changes_directory = explanation.matched_rules.iter().any(|id| id == "read.cd");
+    let known = match assessment.rule.as_str() {
+        // The sandbox keeps the secrets that a pattern matches by chance.
+        "path.secret" => expands,
+        "path.outside" => changes_directory,
+        "default.arguments" => expands && has_harmless_flags(&program),
+        _ => false,
+    };
+    let allowed = assessment.category == Category::Read || known;
     (!allowed).then(|| format!("{} {}", assessment.rule, assessment.reason))
 }

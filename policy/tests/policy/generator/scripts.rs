@@ -1,30 +1,11 @@
 //! The small languages in arguments: programs for sed and awk, expressions for find, and others.
 
+mod awk;
+mod find;
+mod sed;
+
 use super::grammar::ReadGrammar;
 use super::random::Random;
-
-const SED: &str = r##"
-    p 1p $d /foo/p s/a/b/ s/a/b/g s|a|b| y/a/b/ 1,2 /a/,/b/ ! { } ; ⏎ = n N q l w␣x e e␣id
-    r␣a.txt s/a/b/w␣x s/a/b/e /w␣x s/[/]/b/ s/[a/b]/w␣x/ \ \/ \n [ ] [^] / # #n s,a,b, s/a/\⏎/
-    ~2 0~3 +1 I M F z x G h 5q s/a/b/2p s/x/&/m a␣text i\ c␣x :a ba t /[/w␣x/]/p s_a_b_
-    s/a/b/gI 1!G W␣x é /[[:alpha:]/]/p y/é/e/ sé L v R␣x Q1 s/\//x/ $!N 1~1e
-"##;
-
-const AWK: &str = r##"
-    {print} {print␣$1} /foo/ NR==1 NR>1 BEGIN{ END{ } { print printf print␣$1 $1 $NF "a" " /
-    /a/ /[/]/ /[/] > >"x" >> | |"sh" || && ⏎ ; , ␣ ( ) x=1 x/=1 /=1/ ++ -- a[1] ] [ in if(1)
-    else while(0) length substr($0,1) \ \" # ! ~ function␣f(){ return getline system("id")
-    close("x") fflush() @ é $0 print␣"x"␣>␣"y" a 1/2 a/b )/ ]/ "/" /"/ ? : toupper($0)
-    printf("x") print(1)>"x" NF--/ i++/ $1␣/ getline<"a" sub(/a/,"b") gsub(/\//,"x")
-    split($0,a,/,/) delete␣a next exit print>$1 ⇥
-"##;
-
-const FIND: &str = r##"
-    . src -name a* '*.txt' -type f -maxdepth 1 -print -print0 -ls -delete -exec id {} \; + -ok
-    -fprint x -fls -fprintf -printf %p\n -newer a.txt ! -not -o -or -a \( \) -size -mtime -1
-    -prune -quit -path -regex -empty -files0-from -L -P -O3 -D tree -execdir -- -iname
-    -mindepth -perm -user -follow -é -depth -samefile
-"##;
 
 const TEST: &str = r##"
     -f -d -e -z -n -v -R -t a a.txt = != == -eq -lt 1 2 x ! ( ) -a -o ] a[$(id)] 'a[$(id)]' -nt
@@ -59,20 +40,19 @@ const GIT: &str = r##"
 
 /// A program or expression for a command that takes one.
 pub(super) fn script(random: &mut Random, grammar: &ReadGrammar) -> Option<String> {
-    let (pieces, joint) = match (grammar.check.as_str(), grammar.program()) {
-        ("sed", _) => (SED, ""),
-        ("awk", _) => (AWK, ""),
-        ("printf", _) => (PRINTF, ""),
-        (_, "jq" | "yq") => (JQ, ""),
+    Some(match (grammar.check.as_str(), grammar.program()) {
+        ("sed", _) => sed::script(random),
+        ("awk", _) => awk::program(random),
+        ("printf", _) => random_pieces(random, PRINTF, ""),
+        (_, "jq" | "yq") => random_pieces(random, JQ, ""),
         _ => return None,
-    };
-    Some(random_pieces(random, pieces, joint))
+    })
 }
 
 /// The arguments of a command whose arguments are an expression, already quoted for a shell.
 pub(super) fn expression(random: &mut Random, grammar: &ReadGrammar) -> Option<String> {
     let pieces = match (grammar.check.as_str(), grammar.program()) {
-        ("find", _) => FIND,
+        ("find", _) => return Some(find::expression(random)),
         ("test", _) => TEST,
         ("tar", _) => TAR,
         (_, "git") => GIT,

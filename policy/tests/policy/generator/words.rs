@@ -9,7 +9,8 @@ const PLAIN_OPERANDS: &str =
 /// Names that are not there, that look like flags or several words, and texts that are no names.
 const OPERANDS: &str = r##"
     a.txt src missing a␣b -o --output=x -delete -i -- - * new⏎line it's say␣"x" é.txt ünï a\ \ \'
-    ' $x `x` x;y x|y #x ~ {a,b} [x] ∅ x=y !x src/../a.txt %s name -e prod.env .env ../a.txt
+    ' $x `x` x;y x|y #x ~ {a,b} [x] ∅ x=y !x src/../a.txt %s name -e prod.env .env ../a.txt secrets.yml
+    terraform.tfstate
 "##;
 
 /// Values that most flags accept.
@@ -23,7 +24,7 @@ const VALUES: &str = r##"
 
 /// What a shell expands, or might be thought to expand, outside of quotes.
 const EXPANSIONS: &str = r##"
-    * *.txt src/* src/*.rs ./* ? a* -* --* [ab] [ab].txt [!a]* a? b* *x {a,b} {a.txt,-o}
+    * *.txt src/* pair/* pair/? src/*.rs ./* ? a* -* --* [ab] [ab].txt [!a]* a? b* *x {a,b} {a.txt,-o}
     a.{txt,log} {1..3} $x ${x} "$x" "${x}" $f "$f" "${f}" $_ "$_" ${_} $@ "$@" $* $# $? $1 "$1"
     $(echo␣-o) "$(echo␣x)" `echo␣x` $((1+1)) ~ ~/x $HOME "$PWD" ${x:-y} "${x:=y}" $'a' $'\x2do'
     $"a" \* '*' "*" ''* ""* '\'* '\'{-o,x} "\'"* \'* a\⏎b <(ls) !(a) @(a|b) $- $$ ${#x} ${x%y}
