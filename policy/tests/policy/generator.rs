@@ -28,12 +28,13 @@ use self::lines::LineBuilder;
 use self::random::Random;
 use crate::support::{corpus_cases, explain};
 
-/// An endless supply of lines: first every example of a read rule, then random ones.
+/// An endless supply of random lines.
 struct Lines {
     grammars: Vec<ReadGrammar>,
     /// Lines that are reads, to be changed.
     known_reads: Vec<String>,
-    examples: std::vec::IntoIter<String>,
+    /// Lines that come before the random ones.
+    first: std::vec::IntoIter<String>,
     next_rule: usize,
     random: Random,
 }
@@ -41,25 +42,28 @@ struct Lines {
 impl Lines {
     /// Lines of the commands with these grammars.
     fn new(seed: u64, grammars: Vec<ReadGrammar>) -> Self {
-        let examples: Vec<String> = grammars
-            .iter()
-            .flat_map(|grammar| grammar.matches.clone())
-            .collect();
         let corpus = corpus_cases().into_iter();
         let corpus = corpus.filter(|case| case.expected == Category::Read);
-        let known_reads = corpus.map(|case| case.line).chain(examples.clone());
+        let mut known_reads: Vec<String> = corpus.map(|case| case.line).collect();
+        known_reads.extend(examples(&grammars));
         Self {
-            known_reads: known_reads.collect(),
             grammars,
-            examples: examples.into_iter(),
+            known_reads,
+            first: Vec::new().into_iter(),
             next_rule: 0,
             random: Random::from_environment(seed),
         }
     }
 
+    /// The same after every example of every rule, so that no rule is left out.
+    fn after_examples(mut self) -> Self {
+        self.first = examples(&self.grammars).into_iter();
+        self
+    }
+
     fn next(&mut self) -> String {
-        if let Some(example) = self.examples.next() {
-            return example;
+        if let Some(line) = self.first.next() {
+            return line;
         }
         let random = &mut self.random;
         if random.percent(30) {
@@ -75,6 +79,11 @@ impl Lines {
         self.next_rule = builder.next;
         line
     }
+}
+
+fn examples(grammars: &[ReadGrammar]) -> Vec<String> {
+    let examples = grammars.iter().map(|grammar| grammar.matches.clone());
+    examples.flatten().collect()
 }
 
 /// The explanation of a line, or `None` if there is none because assessing it panicked.

@@ -39,7 +39,7 @@ fn reads_change_nothing_connect_nowhere_and_print_no_secret() {
     let mut lines = Lines::new(2, runnable_grammars());
     let mut world = World::new();
     let mut failures = Failures::default();
-    let rounds = env_number("PVP_ROUNDS").unwrap_or(1500);
+    let rounds = env_number("PVP_ROUNDS").unwrap_or(1000);
     let (mut ran, mut came_across) = (0, 0);
     while ran < rounds {
         let line = lines.next();

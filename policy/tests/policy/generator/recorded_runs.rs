@@ -15,7 +15,7 @@ use crate::support::env_number;
 
 #[test]
 fn programs_receive_the_words_that_were_assessed() {
-    let mut lines = Lines::new(1, read_grammars());
+    let mut lines = Lines::new(1, read_grammars()).after_examples();
     let mut runner = LineRunner::new(Programs::Recorded);
     let mut failures = Failures::default();
     let mut rules = BTreeSet::new();
