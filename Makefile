@@ -53,6 +53,8 @@ generate:
 soak:
 	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-policy --test policy properties::
 	PVP_SEED=$$(date +%s) PVP_ROUNDS=20000 $(CARGO) test --release -p pvp-policy --test policy differential::
+	PVP_SEED=$$(date +%s) PVP_ROUNDS=300000 $(CARGO) test --release -p pvp-policy --test policy generator::recorded_runs::
+	PVP_SEED=$$(date +%s) PVP_ROUNDS=30000 $(CARGO) test --release -p pvp-policy --test policy generator::real_runs::
 	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-session --test session random::
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery server_killed::
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test executor -- running:: sandbox::without_the_sandbox

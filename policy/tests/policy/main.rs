@@ -3,7 +3,9 @@
 mod corpus;
 mod differential;
 mod measure;
+mod generator;
 mod properties;
+mod scratch;
 #[path = "../../../tests/support/skip.rs"]
 mod skip;
 mod support;

@@ -4,7 +4,8 @@
     dead_code,
     unreachable_pub,
     clippy::panic,
-    reason = "each test uses some of it, and a broken corpus stops them all"
+    clippy::disallowed_methods,
+    reason = "each test uses some of it, a broken corpus stops them all, and the environment says how long to search"
 )]
 
 use pvp_policy::{Explanation, Policy, Workspace};
@@ -100,6 +101,11 @@ pub fn explain(line: &str) -> Explanation {
 /// The category of a line.
 pub fn category_of(line: &str) -> Category {
     explain(line).assessment.category
+}
+
+/// A number that the environment sets for a test, such as its seed.
+pub fn env_number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// Fragments that hostile lines are made of.
