@@ -2,6 +2,7 @@
 
 mod read_check;
 mod reader_wrappers;
+mod verbs;
 
 use crate::source_text::SourceText;
 use std::collections::BTreeSet;
@@ -65,6 +66,8 @@ pub(crate) struct Assessor<'a> {
     reads_computed_path: bool,
     /// Words that the line prints, and that may become such a name.
     printed_words: Vec<String>,
+    /// All words of commands that only read, which may select such a name.
+    read_words: Vec<String>,
 }
 
 impl<'a> Assessor<'a> {
@@ -83,6 +86,7 @@ impl<'a> Assessor<'a> {
             runs_unseen_script: false,
             reads_computed_path: false,
             printed_words: Vec::new(),
+            read_words: Vec::new(),
         }
     }
 
@@ -101,10 +105,15 @@ impl<'a> Assessor<'a> {
             return;
         }
         for word in std::mem::take(&mut self.printed_words) {
-            let names = word.split_whitespace();
-            let paths = names.filter(|name| !name.starts_with('-'));
-            for path in paths.map(|name| directory.join(name)).collect::<Vec<_>>() {
-                if let Err(verdict) = self.check_path(&path) {
+            for name in possible_names(&word) {
+                if let Err(verdict) = self.check_path(&directory.join(name)) {
+                    self.doubts.push(verdict.reason);
+                }
+            }
+        }
+        for word in std::mem::take(&mut self.read_words) {
+            for name in possible_names(&word) {
+                if let Err(verdict) = self.check_name(name) {
                     self.doubts.push(verdict.reason);
                 }
             }
@@ -190,6 +199,10 @@ impl<'a> Assessor<'a> {
                 span_verdicts.push(SpanVerdict { span, verdict });
             }
         }
+        for span in &script.here_documents {
+            self.printed_words
+                .push(source.part(span.clone()).to_owned());
+        }
         span_verdicts.extend(self.assess_shell_input(source, &script, directory, depth));
         span_verdicts.extend(detect_fork_bomb(source, &script));
         self.apply_raw_rules(source, &script, &mut span_verdicts);
@@ -249,7 +262,7 @@ impl<'a> Assessor<'a> {
                 .is_none_or(|word| word.as_literal().is_none());
             unknown && !command.words.is_empty()
                 || self.interprets_stdin(command)
-                || (command.has_here_document && !self.has_inert_arguments(command))
+                || (command.has_here_document && !self.takes_data(command))
         };
         let runs_code = self.runs_unseen_script || script.commands.iter().any(receives_code);
         if script.opaque || runs_code {
@@ -282,6 +295,17 @@ impl<'a> Assessor<'a> {
     /// Whether this command runs what it receives on standard input.
     fn interprets_stdin(&self, command: &SimpleCommand) -> bool {
         command_name(command).is_some_and(|name| self.table.stdin_interpreters.contains(&name))
+    }
+
+    /// Whether what this command receives on standard input is data to it.
+    fn takes_data(&self, command: &SimpleCommand) -> bool {
+        let reads = |name: &str| self.table.read_rules_for(name).next().is_some();
+        let known = command_name(command).is_some_and(|name| {
+            reads(&name)
+                && !self.table.wrappers.contains_key(&name)
+                && !self.interprets_stdin(command)
+        });
+        known || self.has_inert_arguments(command)
     }
 
     /// Whether this command never runs its arguments.
@@ -332,11 +356,13 @@ impl<'a> Assessor<'a> {
             (Some(severe), Err(Some(path))) => severe.max(path),
             (Some(severe), Err(None)) => severe,
             (None, Err(Some(reason))) => reason,
-            (None, Err(None)) => self.unknown_command(&name, first),
+            (None, Err(None)) => self.unknown_command(&name, command),
         }
     }
 
     fn add_read_command(&mut self, command: &SimpleCommand) {
+        let texts = command.words.iter().map(ShellWord::text);
+        self.read_words.extend(texts);
         let words = command.words.iter().map(ExpectedWord::from).collect();
         self.read_commands.push(words);
     }
@@ -472,10 +498,13 @@ impl<'a> Assessor<'a> {
         let target = redirect.target.as_literal();
         let target = target.as_deref();
         match redirect.operator.as_str() {
-            "<<<" => check_text(&redirect.target).err().map(|reason| {
-                let reason = format!("its input {reason}");
-                CommandVerdict::write(Risk::Low, "default.arguments", &reason)
-            }),
+            "<<<" => {
+                self.printed_words.push(redirect.target.text());
+                check_text(&redirect.target).err().map(|reason| {
+                    let reason = format!("its input {reason}");
+                    CommandVerdict::write(Risk::Low, "default.arguments", &reason)
+                })
+            }
             "<" => self
                 .check_paths(
                     std::slice::from_ref(&redirect.target),
@@ -501,7 +530,19 @@ impl<'a> Assessor<'a> {
         verdicts.into_iter().fold(write, CommandVerdict::max)
     }
 
-    fn unknown_command(&self, name: &str, first: &ShellWord) -> CommandVerdict {
+    fn unknown_command(&self, name: &str, command: &SimpleCommand) -> CommandVerdict {
+        let first = &command.words[0];
+        if !self.table.has_rules_for(name)
+            && let Some(verb) = verbs::destructive_verb(&command.words[1..])
+        {
+            let reason = format!("`{name}` is told to {verb} something");
+            return CommandVerdict::new(
+                Category::Destructive,
+                Risk::High,
+                "default.destructive-verb",
+                &reason,
+            );
+        }
         let reason = match first.as_literal() {
             None => "what it runs is computed by the shell".to_owned(),
             Some(text) if text.contains('/') => format!("`{text}` is run by its path"),
@@ -512,6 +553,13 @@ impl<'a> Assessor<'a> {
         };
         CommandVerdict::write(Risk::Medium, "default.write", &reason)
     }
+}
+
+/// Everything in a text that may be the name of a file.
+fn possible_names(text: &str) -> impl Iterator<Item = &str> {
+    let part = |c: char| c.is_alphanumeric() || "_-./~*?".contains(c);
+    let names = text.split(move |c| !part(c));
+    names.filter(|name| !name.is_empty() && !name.starts_with('-'))
 }
 
 /// The name of a command, without its directory.

@@ -33,6 +33,7 @@ pub(crate) fn by_name(name: &str) -> Option<ArgumentCheck> {
         "git-cat-file" => ArgumentCheck::Parsed(git::check_cat_file),
         "git-log" => ArgumentCheck::Parsed(git::check_log),
         "git-show" => ArgumentCheck::Parsed(git::check_show),
+        "getent" => ArgumentCheck::Parsed(check_getent),
         "inspect-format" => ArgumentCheck::Parsed(check_inspect_format),
         "kubectl-describe" => ArgumentCheck::Parsed(check_kubectl_describe),
         "kubectl-get" => ArgumentCheck::Parsed(check_kubectl_get),
@@ -201,6 +202,19 @@ fn check_inspect_format(checked: &mut CheckedArguments) -> Result<(), String> {
         Ok(())
     } else {
         Err("shows variables, which may hold secrets".to_owned())
+    }
+}
+
+/// Accepts only databases that are files on this machine, and hold no passwords.
+fn check_getent(checked: &mut CheckedArguments) -> Result<(), String> {
+    let local = ["passwd", "group", "services", "protocols", "rpc", "ethers"];
+    let database = checked.operands.first().map(ShellWord::text);
+    match database {
+        Some(database) if local.contains(&database.as_str()) => Ok(()),
+        Some(database) => Err(format!(
+            "`{database}` may ask another machine or show secrets"
+        )),
+        None => Err("does not say what to look up".to_owned()),
     }
 }
 

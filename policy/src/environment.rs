@@ -25,12 +25,27 @@ const HARMLESS_VARIABLES: &[&str] = &[
 pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-+.:@ ,".contains(c);
     let zone = |c: char| plain(c) || c == '/';
-    let known = HARMLESS_VARIABLES.contains(&name) || (name.starts_with("LC_") && name.len() > 3);
+    let locale = name == "LANG" || (name.starts_with("LC_") && name.len() > 3);
+    let known = HARMLESS_VARIABLES.contains(&name) || locale;
     let value_is_plain = match name {
+        _ if locale => is_known_locale(value),
         "TZ" => value.chars().all(zone) && !value.starts_with(['/', ':']) && !value.contains(".."),
         _ => value.chars().all(plain),
     };
     known && value_is_plain
+}
+
+/// Whether programs see the same characters in this locale as the assessment does. In others a byte
+/// that looks like a quote or a backslash may be the second half of a character.
+fn is_known_locale(value: &str) -> bool {
+    let charset = value
+        .split('@')
+        .next()
+        .and_then(|name| name.split_once('.'));
+    let utf8 = |charset: &str| matches!(charset.to_ascii_lowercase().as_str(), "utf-8" | "utf8");
+    let letters = |name: &str| name.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
+    matches!(value, "" | "C" | "POSIX")
+        || charset.is_some_and(|(name, charset)| letters(name) && utf8(charset))
 }
 
 /// Beginnings of names that decide which code runs or where it comes from.
@@ -223,6 +238,33 @@ pub(crate) fn variable_verdict(name: &str) -> CommandVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_locales_with_known_characters_are_harmless() {
+        for value in [
+            "C",
+            "POSIX",
+            "C.UTF-8",
+            "en_US.UTF-8",
+            "de_DE.utf8",
+            "de_DE.UTF-8@euro",
+        ] {
+            assert!(
+                is_harmless("LC_ALL", value) && is_harmless("LANG", value),
+                "{value}"
+            );
+        }
+        for value in [
+            "zh_CN.GBK",
+            "ja_JP",
+            "de_DE@euro",
+            "../x.UTF-8",
+            "en_US.UTF-7",
+            "C.x",
+        ] {
+            assert!(!is_harmless("LC_CTYPE", value), "{value}");
+        }
+    }
 
     #[test]
     fn names_that_decide_what_runs_are_known_in_any_case() {

@@ -19,6 +19,8 @@ pub(crate) struct LineLayout {
     pub(crate) assignments: Vec<Range<usize>>,
     /// The text of each here-document.
     pub(crate) here_documents: Vec<Range<usize>>,
+    /// Whether the shell expands variables or escapes in one of them.
+    pub(crate) expands_documents: bool,
 }
 
 impl LineLayout {
@@ -36,6 +38,7 @@ impl LineLayout {
         self.redirect_targets.extend(other.redirect_targets);
         self.assignments.extend(other.assignments);
         self.here_documents.extend(other.here_documents);
+        self.expands_documents |= other.expands_documents;
     }
 }
 
@@ -266,9 +269,12 @@ impl Lexer<'_> {
                     false => line,
                 };
                 let ends = shown == document.delimiter;
-                if length == 0 || (document.expands && line.contains(['$', '`', '\\'])) {
+                let runs = document.expands && (line.contains('`') || line.contains("$("));
+                if length == 0 || runs {
                     return None;
                 }
+                let expands = document.expands && line.contains(['$', '\\']);
+                self.layout.expands_documents |= expands;
                 if ends {
                     self.layout.here_documents.push(start..self.at);
                     self.at += length;
@@ -515,7 +521,8 @@ mod tests {
             "a &",
             "a |& b",
             "f() { a; }",
-            "a <<E\n$b\nE",
+            "a <<E\n$(b)\nE",
+            "a <<E\n`b`\nE",
             "a <<E\nb",
             "a <<E",
             "a <<E \"\n\"\nE",

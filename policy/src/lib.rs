@@ -26,6 +26,7 @@ mod wrappers;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use pvp_protocol::{
@@ -117,8 +118,38 @@ impl Policy {
         self.explain(action, workspace).assessment
     }
 
-    /// Assesses an action and lists every rule that matched.
+    /// Assesses an action and lists every rule that matched. A fault in the assessment means that
+    /// people are asked.
     pub fn explain(&self, action: &Action, workspace: &Workspace) -> Explanation {
+        let assess = AssertUnwindSafe(|| self.explain_unguarded(action, workspace));
+        catch_unwind(assess).unwrap_or_else(|_| self.explain_fault(action))
+    }
+
+    /// What is said of an action whose assessment failed.
+    fn explain_fault(&self, action: &Action) -> Explanation {
+        let assessment = Assessment {
+            category: Category::Write,
+            risk: Risk::High,
+            rule: "default.fault".to_owned(),
+            reason: "the assessment failed, which is a fault in PVP; look at the command closely"
+                .to_owned(),
+            parts: Vec::new(),
+            notes: Vec::new(),
+            profile: SandboxProfile::None,
+            digest: action.digest(),
+            policy: self.hash().to_owned(),
+        };
+        Explanation {
+            assessment,
+            steps: 0,
+            matched_rules: Vec::new(),
+            read_commands: Vec::new(),
+        }
+    }
+
+    fn explain_unguarded(&self, action: &Action, workspace: &Workspace) -> Explanation {
+        #[cfg(test)]
+        tests::panic_if_asked(action);
         let mut assessor = Assessor::new(&self.table, workspace);
         let shown = self.collect_verdicts(action, workspace, &mut assessor);
         let doubts = doubts(action, &shown, &assessor);
@@ -156,7 +187,11 @@ impl Policy {
     /// interpreters, and what `make` and package managers take their commands from. Only what the
     /// words say is found; whether the files exist is for the caller to see.
     pub fn named_files(&self, action: &Action, workspace: &Workspace) -> NamedFiles {
-        named_files::find(&self.table, action, workspace)
+        let find = AssertUnwindSafe(|| named_files::find(&self.table, action, workspace));
+        catch_unwind(find).unwrap_or(NamedFiles {
+            files: Vec::new(),
+            incomplete: true,
+        })
     }
 
     /// Collects verdicts in the assessor and returns the text that their spans refer to.

@@ -4,7 +4,7 @@ use pvp_protocol::SandboxProfile;
 use regex::Regex;
 
 use crate::checks;
-use crate::rule_file::{OperandKind, ReadRuleData};
+use crate::rule_file::{OperandKind, OptionStyle, ReadRuleData};
 use crate::word::{ShellWord, WordPart};
 
 /// A command that only reads if its arguments are of the right kind.
@@ -48,8 +48,8 @@ pub(crate) struct ReadTargets {
     pub(crate) paths: Vec<ShellWord>,
     /// Words that may name a file in a way of the command's own, such as git's `HEAD:file`.
     pub(crate) names: Vec<String>,
-    /// Whether a file's name is only known when the command runs.
-    pub(crate) computed: bool,
+    /// Files whose names are only known when the command runs.
+    pub(crate) computed: Vec<ShellWord>,
 }
 
 impl ReadTargets {
@@ -174,6 +174,10 @@ impl ReadRule {
             }
             if word.leading_tilde || !text.starts_with('-') || text == "-" {
                 checked.operands.push(word.clone());
+                if self.data.style == OptionStyle::Getopt {
+                    checked.operands.extend(words.cloned());
+                    break;
+                }
             } else if word.is_computed() {
                 return Err(unknown_value());
             } else if glob_in_flag(word) {
@@ -251,7 +255,7 @@ impl ReadRule {
                 checked.flags.push((name, Some(value)));
                 return Ok(());
             } else if self.data.short_value.contains(letter) {
-                if self.data.separate_values && letters.chars().nth(1).is_some() {
+                if self.data.style == OptionStyle::Own && letters.chars().nth(1).is_some() {
                     return Err(format!("`-{letters}` takes its values from the next words"));
                 }
                 let value = if rest.as_str().is_empty() {
@@ -277,7 +281,10 @@ impl ReadRule {
             self.check_operand(operand)?;
         }
         let mut required = self.data.requires.split_whitespace().peekable();
-        if required.peek().is_some() && !required.any(|flag| checked.has_flag(flag)) {
+        let mut all = self.data.requires_all.split_whitespace();
+        let some_missing =
+            required.peek().is_some() && !required.any(|flag| checked.has_flag(flag));
+        if some_missing || !all.all(|flag| checked.has_flag(flag)) {
             return Err("without a flag that says so, it does more than read".to_owned());
         }
         if self.data.operands == OperandKind::None && count > 0 {
@@ -337,9 +344,9 @@ impl ReadRule {
             checked.targets.names.extend(names);
         }
         let (computed, known) = paths.into_iter().partition(ShellWord::is_computed);
-        let computed: Vec<ShellWord> = computed;
-        checked.targets.computed |= !computed.is_empty();
-        checked.targets.paths.extend::<Vec<ShellWord>>(known);
+        let (computed, known): (Vec<_>, Vec<_>) = (computed, known);
+        checked.targets.computed.extend(computed);
+        checked.targets.paths.extend(known);
         Ok(())
     }
 

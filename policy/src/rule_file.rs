@@ -117,10 +117,12 @@ pub(crate) struct ReadRuleData {
     pub(crate) path_flags: String,
     /// Flags whose value is text, which never names a file.
     pub(crate) text_flags: String,
-    /// The values of flag letters are always the next words, in order, as in `tree -IP a b`.
-    pub(crate) separate_values: bool,
+    /// How the program parses its flags.
+    pub(crate) style: OptionStyle,
     /// Flags of which at least one must be given; empty for none.
     pub(crate) requires: String,
+    /// Flags that must all be given; empty for none.
+    pub(crate) requires_all: String,
     /// What the operands are.
     pub(crate) operands: OperandKind,
     /// The most operands; no limit if `None`.
@@ -147,6 +149,20 @@ pub(crate) struct ReadRuleData {
     pub(crate) matches: Vec<String>,
     /// Commands that the rule must not match.
     pub(crate) not: Vec<String>,
+}
+
+/// How a program parses its flags.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OptionStyle {
+    /// As GNU programs do: flags may follow operands, and a value may be attached to its flag.
+    #[default]
+    GetoptLong,
+    /// As POSIX says: the first operand ends the flags.
+    Getopt,
+    /// In a way of its own: the values of a cluster are the words that follow, in order, as in
+    /// `tree -IP a b`.
+    Own,
 }
 
 /// What the operands of a command are.

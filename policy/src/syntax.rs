@@ -96,6 +96,9 @@ pub(crate) fn parse_script(source: &str, directory: &ResolvedPath) -> ParsedScri
     walker.script.here_documents = documents.unwrap_or_default().to_vec();
     let (tree, steps) = parse(&masked);
     walker.script.steps = steps;
+    if strict.is_none() && source.contains("<<") {
+        walker.mark_opaque("uses a here-document in a way that is not understood");
+    }
     let Some(tree) = tree else {
         walker.mark_opaque("too long or too tangled to take apart");
         walker.split_at_operators(&masked);

@@ -339,3 +339,39 @@ fn plain_words_are_those_of_one_plain_command() {
         assert_eq!(plain_words(&shell(line)), None, "{line}");
     }
 }
+
+/// A line that makes the assessment fail, to see what follows.
+const FAULT: &str = "pvp-test-fault";
+
+pub(crate) fn panic_if_asked(action: &Action) {
+    assert_ne!(action.command.summary(), FAULT, "asked to fail");
+}
+
+#[test]
+fn a_fault_in_the_assessment_means_that_people_are_asked() {
+    let assessment = Policy::built_in().assess(&shell(FAULT), &Workspace::default());
+    assert_eq!(
+        (assessment.category, assessment.rule.as_str()),
+        (Category::Write, "default.fault")
+    );
+    assert_eq!(
+        category_of("ls"),
+        Category::Read,
+        "the next one is assessed"
+    );
+}
+
+#[test]
+fn values_that_begin_beyond_ascii_are_assessed() {
+    for line in [
+        "grep -e é a",
+        "git log --author Ünal",
+        "ls --width ß",
+        "head -n 本 a",
+        "grep -A é x a",
+        "sort -k ü a",
+    ] {
+        let explanation = Policy::built_in().explain(&shell(line), &Workspace::default());
+        assert_ne!(explanation.assessment.rule, "default.fault", "{line}");
+    }
+}

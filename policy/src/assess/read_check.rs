@@ -11,7 +11,7 @@ use crate::rule_table::RuleOrigin;
 use crate::secret_files::{is_aimed_at_secret, is_secret};
 use crate::syntax::SimpleCommand;
 use crate::verdict::CommandVerdict;
-use crate::word::ShellWord;
+use crate::word::{ShellWord, WordPart};
 
 impl Assessor<'_> {
     /// The read verdict, or a more specific reason why it is not a read. A user's own read rules
@@ -119,7 +119,8 @@ impl Assessor<'_> {
         for name in &targets.names {
             self.check_name(name)?;
         }
-        self.reads_computed_path |= targets.computed;
+        self.reads_computed_path |= !targets.computed.is_empty();
+        self.check_computed_paths(&targets.computed, directories)?;
         let here = [ShellWord::literal(".")];
         let paths = if targets.paths.is_empty() {
             &here[..]
@@ -135,6 +136,28 @@ impl Assessor<'_> {
             CommandVerdict::new(Category::Read, Risk::Safe, &read.id, &read.data.reason);
         verdict.profile = read.profile();
         Ok(verdict)
+    }
+
+    /// Refuses names that are computed below a directory that needs approval.
+    fn check_computed_paths(
+        &mut self,
+        words: &[ShellWord],
+        directories: &[ResolvedPath],
+    ) -> Result<(), CommandVerdict> {
+        for word in words {
+            if let Some(WordPart::Text(start)) = word.parts.first()
+                && let Some((above, _)) = start.rsplit_once('/')
+            {
+                let above = [ShellWord::literal(if above.is_empty() {
+                    "/"
+                } else {
+                    above
+                })];
+                self.check_paths(&above, directories, false)?;
+                self.check_not_whole_system(&above, directories)?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn check_paths(
@@ -177,7 +200,7 @@ impl Assessor<'_> {
     }
 
     /// Refuses the name of a file that may hold secrets, or a pattern that may match one.
-    fn check_name(&mut self, name: &str) -> Result<(), CommandVerdict> {
+    pub(super) fn check_name(&mut self, name: &str) -> Result<(), CommandVerdict> {
         let path = ResolvedPath::new(PathRoot::Workspace).join(name.trim_start_matches('/'));
         if is_secret(&path) || is_aimed_at_secret(&path) {
             return Err(self.secret_verdict(name));

@@ -2,8 +2,8 @@
 
 mod corpus;
 mod differential;
-mod measure;
 mod generator;
+mod measure;
 mod properties;
 mod scratch;
 #[path = "../../../tests/support/skip.rs"]
