@@ -34,17 +34,21 @@ pub use environment::changes_meaning;
 pub use explain::{ExampleFailure, ExpectedWord, Explanation, RuleInfo, RuleKind};
 pub use load::PolicyError;
 pub use named_files::{FilePresence, NamedFile, NamedFiles};
-pub use paths::Workspace;
+pub use paths::{ReadRootProblem, Workspace, check_read_root};
 pub use rule_table::RuleOrigin;
-pub use secret_files::{public_file_patterns, secret_file_patterns};
+pub use secret_files::{EntryKind, is_secret_entry, public_file_patterns, secret_file_patterns};
 
 use assess::Assessor;
+use paths::ResolvedPath;
 use rule_table::RuleTable;
 use verdict::CommandVerdict;
 use word::ShellWord;
 
 /// The longest command line that may be a read.
 const MAX_READ_LINE_BYTES: usize = 8 * 1024;
+
+/// The most read roots that are offered for one command.
+const MAX_OFFERED_READ_ROOTS: usize = 4;
 
 /// The rule of a command whose parts only read, but that has a doubt as a whole.
 const DOUBT_RULE: &str = "default.doubt";
@@ -114,8 +118,35 @@ impl Policy {
         self.explain(action, workspace).assessment
     }
 
+    /// The directories that would make an action a read if they were read roots too; none if it is
+    /// one already, or if more than its paths keeps it from being one.
+    pub fn needed_read_roots(&self, action: &Action, workspace: &Workspace) -> Vec<String> {
+        let mut workspace = workspace.clone();
+        let mut needed = Vec::new();
+        while needed.len() <= MAX_OFFERED_READ_ROOTS {
+            let (explanation, outside_paths) = self.explain_with_outside_paths(action, &workspace);
+            if explanation.assessment.category == Category::Read {
+                return needed;
+            }
+            let Some(root) = outside_paths.first().and_then(paths::read_root_for) else {
+                break;
+            };
+            workspace.read_roots.push(root.clone());
+            needed.push(root);
+        }
+        Vec::new()
+    }
+
     /// Assesses an action and lists every rule that matched.
     pub fn explain(&self, action: &Action, workspace: &Workspace) -> Explanation {
+        self.explain_with_outside_paths(action, workspace).0
+    }
+
+    fn explain_with_outside_paths(
+        &self,
+        action: &Action,
+        workspace: &Workspace,
+    ) -> (Explanation, Vec<ResolvedPath>) {
         let mut assessor = Assessor::new(&self.table, workspace);
         let shown = self.collect_verdicts(action, workspace, &mut assessor);
         let doubts = doubts(action, &shown, &assessor);
@@ -141,12 +172,13 @@ impl Policy {
             digest: action.digest(),
             policy: self.hash().to_owned(),
         };
-        Explanation {
+        let explanation = Explanation {
             assessment,
             steps: assessor.steps,
             matched_rules: assessor.matched_rules.into_iter().collect(),
             read_commands: assessor.read_commands,
-        }
+        };
+        (explanation, assessor.outside_paths)
     }
 
     /// The files in the workspace that an action runs: programs by their path, scripts of

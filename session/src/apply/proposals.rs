@@ -93,7 +93,10 @@ impl DecisionBuilder<'_> {
         let member = self.session.members.get(executor);
         let executor_info = member.and_then(|member| member.announce.executor.as_ref());
         let directory = executor_info.and_then(|info| info.working_directory.clone());
-        Workspace { directory }
+        Workspace {
+            directory,
+            ..Workspace::default()
+        }
     }
 
     /// Tells those who vote which files that the action runs are not bound by its digest.
