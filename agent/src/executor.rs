@@ -40,6 +40,7 @@ use crate::received::{Received, next_received};
 use crate::run::{OverflowAction, PtyInput, ReaperPool};
 use crate::run_results::{failed_result, unknown_result};
 use crate::sandbox::{self, ResourceLimits};
+use crate::secret_files::SecretFileFinder;
 pub use crate::shown_actions::AcceptedOrigins;
 use active_run::ActiveRun;
 use run_task::RunTask;
@@ -78,6 +79,8 @@ pub struct ExecutorSettings {
     /// What else reads may not see, besides the state directory and what is known to be private:
     /// the file of the agent's link, the data of a server.
     pub private_paths: Vec<PathBuf>,
+    /// Finds the files with secrets that reads may not see.
+    pub secret_files: Arc<SecretFileFinder>,
     /// A prefix for every approved command, such as the start of a container.
     pub runner: Vec<String>,
     /// Commands that run at a time; others wait.
@@ -112,6 +115,7 @@ impl ExecutorSettings {
             workspace,
             state_directory,
             private_paths: Vec::new(),
+            secret_files: Arc::default(),
             runner: Vec::new(),
             max_commands: 8,
             max_background_jobs: 16,
@@ -131,14 +135,25 @@ impl ExecutorSettings {
             accepted: self.accepted,
             profile: self.profile,
             unconfined_reads: self.unconfined_reads,
-            enforceable: sandbox::enforceable_profiles(),
+            enforceable: self.enforceable_profiles(),
         }
+    }
+
+    /// The sandboxes that can be enforced here. Reads need one that keeps secrets out of sight, and
+    /// some workspaces are too large to find them all.
+    fn enforceable_profiles(&self) -> Vec<SandboxProfile> {
+        let mut profiles = sandbox::enforceable_profiles();
+        if let Err(error) = self.secret_files.find(&self.workspace) {
+            tracing::warn!(%error, "reads need approval here");
+            profiles.retain(|profile| *profile == SandboxProfile::Workspace);
+        }
+        profiles
     }
 
     /// What the executor announces when it joins.
     pub fn executor_info(&self) -> ExecutorInfo {
         ExecutorInfo {
-            profiles: sandbox::enforceable_profiles(),
+            profiles: self.enforceable_profiles(),
             shell_exec: self.accepted.shell_exec,
             edits: self.accepted.edits,
             working_directory: self.workspace.to_str().map(str::to_owned),
@@ -218,6 +233,7 @@ impl Executor {
             .context("opening the journal of grants")?;
         let workspace = Workspace {
             directory: settings.workspace.to_str().map(str::to_owned),
+            ..Workspace::default()
         };
         let orphaned: BTreeSet<_> = journal.unfinished_proposals().cloned().collect();
         for proposal in &orphaned {

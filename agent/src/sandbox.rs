@@ -27,6 +27,9 @@ pub struct Sandbox {
     /// Absolute paths of links, keys and journals. Reads have no access to them; commands in the
     /// `workspace` profile have none to those outside of the workspace.
     pub private: Vec<PathBuf>,
+    /// Files and directories with secrets, below what may be read, as paths without symbolic
+    /// links. Reads have no access to them.
+    pub secret_files: Vec<PathBuf>,
     pub limits: ResourceLimits,
 }
 

@@ -1,9 +1,9 @@
 //! Turns a grant into the spec that a reaper runs: exactly the granted bytes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pvp_protocol::payload::{ClearedBy, GrantTerms};
-use pvp_protocol::{Command, RunMode};
+use pvp_protocol::{Command, RunMode, SandboxProfile};
 
 use super::ExecutorSettings;
 use crate::environment::{self, Interactivity};
@@ -72,11 +72,28 @@ pub(super) fn from_grant(
             workspace: settings.workspace.clone(),
             temporary: temporary.to_owned(),
             private: private_paths(settings),
+            secret_files: secret_files(accepted.profile, settings)?,
             limits: resource_limits(grant, settings),
         },
         grace_ms: u64::try_from(settings.kill_grace.as_millis()).unwrap_or(u64::MAX),
         cgroup: true,
     })
+}
+
+/// The files with secrets that the command must not see, or why it cannot run.
+fn secret_files(
+    profile: SandboxProfile,
+    settings: &ExecutorSettings,
+) -> Result<Vec<PathBuf>, String> {
+    match profile {
+        SandboxProfile::None | SandboxProfile::Workspace => Ok(Vec::new()),
+        SandboxProfile::Read | SandboxProfile::ReadNet => {
+            let found = settings.secret_files.find(&settings.workspace);
+            found.map_err(|error| {
+                format!("{error}; propose `env COMMAND` to have people asked instead")
+            })
+        }
+    }
 }
 
 /// What the command may use. Reads get less: `tail /dev/zero` is a read too, and takes all the
