@@ -119,6 +119,7 @@ fn spawn_spec(workspace: &Path, profile: SandboxProfile, cgroup: bool) -> SpawnS
             temporary: workspace.to_owned(),
             private: Vec::new(),
             secret_files: Vec::new(),
+            read_roots: Vec::new(),
             limits: ResourceLimits::default(),
         },
         grace_ms: 100,

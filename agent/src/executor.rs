@@ -15,6 +15,7 @@ mod active_run;
 mod git_notes;
 mod job_file;
 mod output_sender;
+mod read_roots;
 mod run_task;
 mod spawn_spec;
 
@@ -43,6 +44,7 @@ use crate::sandbox::{self, ResourceLimits};
 use crate::secret_files::SecretFileFinder;
 pub use crate::shown_actions::AcceptedOrigins;
 use active_run::ActiveRun;
+use read_roots::ReadRoots;
 use run_task::RunTask;
 
 /// Runs whose cancel arrived before their grant; beyond this, those with the lowest ids are
@@ -105,6 +107,8 @@ pub struct ExecutorSettings {
     /// Whether reads may run unconfined, if the session allows it and this machine cannot confine
     /// them.
     pub unconfined_reads: bool,
+    /// Whether reads may see the session's read roots.
+    pub accept_read_roots: bool,
 }
 
 impl ExecutorSettings {
@@ -127,6 +131,7 @@ impl ExecutorSettings {
             accepted: AcceptedOrigins::default(),
             profile: SandboxProfile::None,
             unconfined_reads: false,
+            accept_read_roots: true,
         }
     }
 
@@ -159,6 +164,7 @@ impl ExecutorSettings {
             working_directory: self.workspace.to_str().map(str::to_owned),
             runner: self.runner.clone(),
             shell: Some(spawn_spec::login_shell()),
+            read_roots: self.accept_read_roots,
         }
     }
 }
@@ -199,6 +205,8 @@ pub struct Executor {
     reapers: Arc<ReaperPool>,
     /// Decides which grants are acted on, by what this executor knows itself.
     grant_check: GrantCheck,
+    /// The directories beside the workspace that the session lets reads see.
+    read_roots: ReadRoots,
     /// The values of secrets that came with grants, which are masked in all output; by themselves,
     /// because one name may have had several.
     known_secrets: BTreeMap<String, String>,
@@ -248,6 +256,7 @@ impl Executor {
                 workspace,
                 settings.grant_limits(),
             ),
+            read_roots: ReadRoots::default(),
             known_secrets: BTreeMap::new(),
             slots: Arc::new(Semaphore::new(settings.max_commands.max(1))),
             reapers: Arc::new(ReaperPool::with_spare(&settings.program)),
@@ -367,7 +376,18 @@ impl Executor {
     )]
     pub fn on_message(&mut self, view: &View, envelope: &Envelope) {
         match &envelope.message {
-            ServerMessage::SessionWelcome(welcome) => self.on_welcome(welcome),
+            ServerMessage::SessionWelcome(welcome) => {
+                self.read_roots.on_welcome(welcome);
+                self.on_welcome(welcome);
+            }
+            // For history, the welcome has already told what holds.
+            ServerMessage::PolicyAllow(allow) if !view.is_history(envelope.seq) => {
+                self.read_roots.on_allow(&envelope.header.id, allow);
+            }
+            ServerMessage::PolicyRevoke(revoke) => self.read_roots.on_revoke(revoke),
+            ServerMessage::SessionConfigUpdate(update) if !view.is_history(envelope.seq) => {
+                self.read_roots.on_config_update(update);
+            }
             ServerMessage::ShellExec(exec) => {
                 let shown = &mut self.grant_check.shown;
                 shown.record_shell_exec(&envelope.header.id, exec);
@@ -448,10 +468,11 @@ impl Executor {
         if already_over || self.active_runs.contains_key(&proposal) {
             return;
         }
-        let Some(checked) = self
-            .grant_check
-            .check(execute, self.connection.server_now())
-        else {
+        let now = self.connection.server_now();
+        let read_roots = self.read_roots.accepted(&self.settings, now);
+        let read_root_names = read_roots.iter().map(|root| root.name.clone()).collect();
+        self.grant_check.set_read_roots(read_root_names);
+        let Some(checked) = self.grant_check.check(execute, now) else {
             return;
         };
         let mode = execute.grant.action.mode;
@@ -488,6 +509,7 @@ impl Executor {
             proposal,
             grant: execute.grant.clone(),
             accepted,
+            read_roots: read_roots.into_iter().map(|root| root.directory).collect(),
             masked: self.known_secrets.clone(),
         };
         run_task.spawn(stop_receiver);

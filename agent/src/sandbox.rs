@@ -22,6 +22,8 @@ pub struct Sandbox {
     pub profile: SandboxProfile,
     /// The working directory: readable, and writable in the `workspace` profile.
     pub workspace: PathBuf,
+    /// Directories beside it that a read may see, as paths without symbolic links.
+    pub read_roots: Vec<PathBuf>,
     /// Its own temporary directory, writable in every profile.
     pub temporary: PathBuf,
     /// Absolute paths of links, keys and journals. Reads have no access to them; commands in the

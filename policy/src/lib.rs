@@ -168,6 +168,7 @@ impl Policy {
             reason: decision.reason,
             parts: part_assessments(&assessor, &shown),
             notes,
+            needed_read_roots: Vec::new(),
             profile,
             digest: action.digest(),
             policy: self.hash().to_owned(),

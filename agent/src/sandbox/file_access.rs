@@ -308,6 +308,12 @@ pub(super) fn restrict(sandbox: &Sandbox, terminal: &[PathBuf]) -> anyhow::Resul
         SandboxProfile::Read | SandboxProfile::ReadNet => {
             let workspace = OpenPath::open(&sandbox.workspace);
             let mut ruleset = private.allow_workspace(ruleset, workspace, read)?;
+            for root in &sandbox.read_roots {
+                // Whoever accepted it has looked at exactly this path.
+                let open_path = OpenPath::open(root);
+                let open_path = open_path.filter(|it| it.real_path().is_ok_and(|it| it == *root));
+                ruleset = private.allow_beside(ruleset, open_path, read)?;
+            }
             for path in system_paths() {
                 ruleset = private.allow_beside(ruleset, OpenPath::open(&path), read)?;
             }

@@ -51,6 +51,7 @@ impl CommandFixture {
                 temporary: self.temporary.path().to_owned(),
                 private: Vec::new(),
                 secret_files: Vec::new(),
+                read_roots: Vec::new(),
                 limits: ResourceLimits::default(),
             },
             grace_ms: 100,

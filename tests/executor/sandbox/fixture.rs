@@ -241,6 +241,7 @@ impl SandboxFixture {
                 temporary: self.path("tmp"),
                 private: Vec::new(),
                 secret_files: Vec::new(),
+                read_roots: Vec::new(),
                 limits: ResourceLimits::default(),
             },
             grace_ms: 100,
