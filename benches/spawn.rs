@@ -118,6 +118,8 @@ fn spawn_spec(workspace: &Path, profile: SandboxProfile, cgroup: bool) -> SpawnS
             workspace: workspace.to_owned(),
             temporary: workspace.to_owned(),
             private: Vec::new(),
+            secret_files: Vec::new(),
+            read_roots: Vec::new(),
             limits: ResourceLimits::default(),
         },
         grace_ms: 100,

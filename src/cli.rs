@@ -16,6 +16,7 @@ mod log_line;
 mod login;
 mod manual;
 mod policy;
+mod rules;
 mod send;
 mod server;
 mod sessions;
@@ -59,6 +60,9 @@ pub(crate) enum CliCommand {
     Reject(gates::RejectArguments),
     /// Edit a command that waits; votes are then cast again.
     Amend(gates::AmendArguments),
+
+    /// What runs without asking in a session; allow reading a directory, or take a rule back.
+    Rules(rules::RulesArguments),
 
     /// Ask the agent something, or send any other message.
     Send(send::SendArguments),
@@ -116,6 +120,7 @@ pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Approve(arguments) => gates::approve(&arguments),
         CliCommand::Reject(arguments) => gates::reject(&arguments),
         CliCommand::Amend(arguments) => gates::amend(&arguments),
+        CliCommand::Rules(arguments) => rules::run(&arguments),
         CliCommand::Send(arguments) => send::run(&arguments),
         CliCommand::Exec(arguments) => exec::run(arguments),
         CliCommand::Tail(arguments) => tail::run(&arguments),

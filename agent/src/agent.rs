@@ -131,6 +131,7 @@ impl Agent {
         };
         let workspace = Workspace {
             directory: settings.workspace.to_str().map(str::to_owned),
+            ..Workspace::default()
         };
         let policy = Arc::new(policy);
         let (connection, events) = Connection::open(link, options).await?;

@@ -15,6 +15,7 @@ mod active_run;
 mod git_notes;
 mod job_file;
 mod output_sender;
+mod read_roots;
 mod run_task;
 mod spawn_spec;
 
@@ -40,8 +41,10 @@ use crate::received::{Received, next_received};
 use crate::run::{OverflowAction, PtyInput, ReaperPool};
 use crate::run_results::{failed_result, unknown_result};
 use crate::sandbox::{self, ResourceLimits};
+use crate::secret_files::SecretFileFinder;
 pub use crate::shown_actions::AcceptedOrigins;
 use active_run::ActiveRun;
+use read_roots::ReadRoots;
 use run_task::RunTask;
 
 /// Runs whose cancel arrived before their grant; beyond this, those with the lowest ids are
@@ -78,6 +81,8 @@ pub struct ExecutorSettings {
     /// What else reads may not see, besides the state directory and what is known to be private:
     /// the file of the agent's link, the data of a server.
     pub private_paths: Vec<PathBuf>,
+    /// Finds the files with secrets that reads may not see.
+    pub secret_files: Arc<SecretFileFinder>,
     /// A prefix for every approved command, such as the start of a container.
     pub runner: Vec<String>,
     /// Commands that run at a time; others wait.
@@ -102,6 +107,8 @@ pub struct ExecutorSettings {
     /// Whether reads may run unconfined, if the session allows it and this machine cannot confine
     /// them.
     pub unconfined_reads: bool,
+    /// Whether reads may see the session's read roots.
+    pub accept_read_roots: bool,
 }
 
 impl ExecutorSettings {
@@ -112,6 +119,7 @@ impl ExecutorSettings {
             workspace,
             state_directory,
             private_paths: Vec::new(),
+            secret_files: Arc::default(),
             runner: Vec::new(),
             max_commands: 8,
             max_background_jobs: 16,
@@ -123,6 +131,7 @@ impl ExecutorSettings {
             accepted: AcceptedOrigins::default(),
             profile: SandboxProfile::None,
             unconfined_reads: false,
+            accept_read_roots: true,
         }
     }
 
@@ -131,19 +140,31 @@ impl ExecutorSettings {
             accepted: self.accepted,
             profile: self.profile,
             unconfined_reads: self.unconfined_reads,
-            enforceable: sandbox::enforceable_profiles(),
+            enforceable: self.enforceable_profiles(),
         }
+    }
+
+    /// The sandboxes that can be enforced here. Reads need one that keeps secrets out of sight, and
+    /// some workspaces are too large to find them all.
+    fn enforceable_profiles(&self) -> Vec<SandboxProfile> {
+        let mut profiles = sandbox::enforceable_profiles();
+        if let Err(error) = self.secret_files.find(&self.workspace) {
+            tracing::warn!(%error, "reads need approval here");
+            profiles.retain(|profile| *profile == SandboxProfile::Workspace);
+        }
+        profiles
     }
 
     /// What the executor announces when it joins.
     pub fn executor_info(&self) -> ExecutorInfo {
         ExecutorInfo {
-            profiles: sandbox::enforceable_profiles(),
+            profiles: self.enforceable_profiles(),
             shell_exec: self.accepted.shell_exec,
             edits: self.accepted.edits,
             working_directory: self.workspace.to_str().map(str::to_owned),
             runner: self.runner.clone(),
             shell: Some(spawn_spec::login_shell()),
+            read_roots: self.accept_read_roots,
         }
     }
 }
@@ -184,6 +205,8 @@ pub struct Executor {
     reapers: Arc<ReaperPool>,
     /// Decides which grants are acted on, by what this executor knows itself.
     grant_check: GrantCheck,
+    /// The directories beside the workspace that the session lets reads see.
+    read_roots: ReadRoots,
     /// The values of secrets that came with grants, which are masked in all output; by themselves,
     /// because one name may have had several.
     known_secrets: BTreeMap<String, String>,
@@ -218,6 +241,7 @@ impl Executor {
             .context("opening the journal of grants")?;
         let workspace = Workspace {
             directory: settings.workspace.to_str().map(str::to_owned),
+            ..Workspace::default()
         };
         let orphaned: BTreeSet<_> = journal.unfinished_proposals().cloned().collect();
         for proposal in &orphaned {
@@ -232,6 +256,7 @@ impl Executor {
                 workspace,
                 settings.grant_limits(),
             ),
+            read_roots: ReadRoots::default(),
             known_secrets: BTreeMap::new(),
             slots: Arc::new(Semaphore::new(settings.max_commands.max(1))),
             reapers: Arc::new(ReaperPool::with_spare(&settings.program)),
@@ -351,7 +376,18 @@ impl Executor {
     )]
     pub fn on_message(&mut self, view: &View, envelope: &Envelope) {
         match &envelope.message {
-            ServerMessage::SessionWelcome(welcome) => self.on_welcome(welcome),
+            ServerMessage::SessionWelcome(welcome) => {
+                self.read_roots.on_welcome(welcome);
+                self.on_welcome(welcome);
+            }
+            // For history, the welcome has already told what holds.
+            ServerMessage::PolicyAllow(allow) if !view.is_history(envelope.seq) => {
+                self.read_roots.on_allow(&envelope.header.id, allow);
+            }
+            ServerMessage::PolicyRevoke(revoke) => self.read_roots.on_revoke(revoke),
+            ServerMessage::SessionConfigUpdate(update) if !view.is_history(envelope.seq) => {
+                self.read_roots.on_config_update(update);
+            }
             ServerMessage::ShellExec(exec) => {
                 let shown = &mut self.grant_check.shown;
                 shown.record_shell_exec(&envelope.header.id, exec);
@@ -432,10 +468,11 @@ impl Executor {
         if already_over || self.active_runs.contains_key(&proposal) {
             return;
         }
-        let Some(checked) = self
-            .grant_check
-            .check(execute, self.connection.server_now())
-        else {
+        let now = self.connection.server_now();
+        let read_roots = self.read_roots.accepted(&self.settings, now);
+        let read_root_names = read_roots.iter().map(|root| root.name.clone()).collect();
+        self.grant_check.set_read_roots(read_root_names);
+        let Some(checked) = self.grant_check.check(execute, now) else {
             return;
         };
         let mode = execute.grant.action.mode;
@@ -472,6 +509,7 @@ impl Executor {
             proposal,
             grant: execute.grant.clone(),
             accepted,
+            read_roots: read_roots.into_iter().map(|root| root.directory).collect(),
             masked: self.known_secrets.clone(),
         };
         run_task.spawn(stop_receiver);

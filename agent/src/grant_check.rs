@@ -97,6 +97,11 @@ impl GrantCheck {
         }
     }
 
+    /// The directories beside the workspace that reads may see from here on.
+    pub fn set_read_roots(&mut self, read_roots: Vec<String>) {
+        self.workspace.read_roots = read_roots;
+    }
+
     /// Whether to act on a grant, and how; `None` if it is for another executor.
     pub fn check(
         &self,

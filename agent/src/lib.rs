@@ -22,6 +22,7 @@ mod received;
 pub mod run;
 mod run_results;
 pub mod sandbox;
+pub mod secret_files;
 pub mod shown_actions;
 pub mod turn_loop;
 mod working_directory;

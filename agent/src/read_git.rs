@@ -57,6 +57,7 @@ const VARIABLES: &[(&str, &str)] = &[
 /// thread starts at that moment has it open too, and such a file cannot be executed.
 pub(crate) fn prepare(
     temporary: &Path,
+    secret_files: &[PathBuf],
     environment: &mut BTreeMap<String, String>,
 ) -> anyhow::Result<()> {
     let path = environment.get("PATH").cloned().unwrap_or_default();
@@ -70,7 +71,11 @@ pub(crate) fn prepare(
         .keep();
     let attributes = directory.join("attributes");
     std::fs::write(&attributes, attributes_text()).context("writing git's attributes")?;
-    let script = SCRIPT.replace("@PROGRAM@", &quoted(&git));
+    let hidden = directory.join("hidden");
+    std::fs::write(&hidden, hidden_text(secret_files)).context("writing what git cannot read")?;
+    let script = SCRIPT
+        .replace("@PROGRAM@", &quoted(&git))
+        .replace("@HIDDEN@", &quoted(&hidden));
     let program = directory.join("git");
     std::fs::write(&program, script).context("writing the program before git")?;
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
@@ -98,6 +103,14 @@ fn attributes_text() -> String {
     let secret = pvp_policy::secret_file_patterns().map(|pattern| format!("{pattern} -diff\n"));
     let public = pvp_policy::public_file_patterns().map(|pattern| format!("{pattern} !diff\n"));
     secret.chain(public).collect()
+}
+
+/// The files that git cannot read, a line for each. A name of several lines is left out: git then
+/// refuses to compare the file.
+fn hidden_text(secret_files: &[PathBuf]) -> String {
+    let paths = secret_files.iter().filter_map(|path| path.to_str());
+    let paths = paths.filter(|path| !path.contains('\n'));
+    paths.map(|path| format!("{path}\n")).collect()
 }
 
 /// The first program of this name in a list of directories.
@@ -140,7 +153,7 @@ mod tests {
     fn a_machine_without_git_is_left_as_it_is() {
         let directory = tempfile::tempdir().unwrap();
         let mut environment = BTreeMap::from([("PATH".to_owned(), "/nowhere".to_owned())]);
-        prepare(directory.path(), &mut environment).unwrap();
+        prepare(directory.path(), &[], &mut environment).unwrap();
         assert_eq!(environment.len(), 1);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }

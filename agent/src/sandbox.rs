@@ -22,11 +22,16 @@ pub struct Sandbox {
     pub profile: SandboxProfile,
     /// The working directory: readable, and writable in the `workspace` profile.
     pub workspace: PathBuf,
+    /// Directories beside it that a read may see, as paths without symbolic links.
+    pub read_roots: Vec<PathBuf>,
     /// Its own temporary directory, writable in every profile.
     pub temporary: PathBuf,
     /// Absolute paths of links, keys and journals. Reads have no access to them; commands in the
     /// `workspace` profile have none to those outside of the workspace.
     pub private: Vec<PathBuf>,
+    /// Files and directories with secrets, below what may be read, as paths without symbolic
+    /// links. Reads have no access to them.
+    pub secret_files: Vec<PathBuf>,
     pub limits: ResourceLimits,
 }
 

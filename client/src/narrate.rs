@@ -318,15 +318,17 @@ impl<'a> Narrator<'a> {
             }
             TimelineEvent::Allowed {
                 prefix,
+                read_root,
                 directory,
                 expires_at,
                 reason,
             } => {
-                let prefix = (self.escape)(&prefix.join(" "));
                 let life = duration(expires_at.millis_since(item.at));
-                let directory = directory.as_deref().map(self.escape);
-                let place = rule_place(directory.as_deref());
-                format!("allows `{prefix} …` {place} for {life}{}", because(reason))
+                let escaped = |text: &Option<String>| text.as_deref().map(self.escape);
+                let (read_root, directory) = (escaped(read_root), escaped(directory));
+                let prefix = (self.escape)(&prefix.join(" "));
+                let rule = allow_rule(&prefix, read_root.as_deref(), directory.as_deref());
+                format!("allows {rule} for {life}{}", because(reason))
             }
             TimelineEvent::AllowRevoked { reason, .. } => {
                 format!("takes a rule back{}", because(reason))
@@ -335,6 +337,14 @@ impl<'a> Narrator<'a> {
                 format!("{}: {}", label(code.as_str()), (self.escape)(message))
             }
         }
+    }
+}
+
+/// What an allow rule allows, in words.
+pub fn allow_rule(prefix: &str, read_root: Option<&str>, directory: Option<&str>) -> String {
+    match read_root {
+        Some(root) => format!("reading below {root}"),
+        None => format!("`{prefix} …` {}", rule_place(directory)),
     }
 }
 

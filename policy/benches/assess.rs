@@ -19,6 +19,7 @@ fn main() {
     let policy = Policy::built_in();
     let workspace = Workspace {
         directory: Some("/work/app".to_owned()),
+        ..Workspace::default()
     };
     let time = |line: &str| {
         let action = shell(line);

@@ -50,6 +50,8 @@ pub(crate) struct Assessor<'a> {
     pub(crate) doubts: Vec<String>,
     /// Remarks for those who vote.
     pub(crate) notes: BTreeSet<String>,
+    /// What would be read outside of the workspace and the read roots.
+    pub(crate) outside_paths: Vec<ResolvedPath>,
     /// Ids of all rules that matched anything.
     pub(crate) matched_rules: BTreeSet<String>,
     /// The commands that were found to only read, with the words that each would receive.
@@ -78,6 +80,7 @@ impl<'a> Assessor<'a> {
             span_verdicts: Vec::new(),
             doubts: Vec::new(),
             notes: BTreeSet::new(),
+            outside_paths: Vec::new(),
             matched_rules: BTreeSet::new(),
             read_commands: Vec::new(),
             commands_assessed: 0,

@@ -38,17 +38,21 @@ pub use environment::changes_meaning;
 pub use explain::{ExampleFailure, ExpectedWord, Explanation, RuleInfo, RuleKind};
 pub use load::PolicyError;
 pub use named_files::{FilePresence, NamedFile, NamedFiles};
-pub use paths::Workspace;
+pub use paths::{ReadRootProblem, Workspace, check_read_root};
 pub use rule_table::RuleOrigin;
-pub use secret_files::{public_file_patterns, secret_file_patterns};
+pub use secret_files::{EntryKind, is_secret_entry, public_file_patterns, secret_file_patterns};
 
 use assess::Assessor;
+use paths::ResolvedPath;
 use rule_table::RuleTable;
 use verdict::CommandVerdict;
 use word::ShellWord;
 
 /// The longest command line that may be a read.
 const MAX_READ_LINE_BYTES: usize = 8 * 1024;
+
+/// The most read roots that are offered for one command.
+const MAX_OFFERED_READ_ROOTS: usize = 4;
 
 /// The rule of a command whose parts only read, but that has a doubt as a whole.
 const DOUBT_RULE: &str = "default.doubt";
@@ -118,11 +122,39 @@ impl Policy {
         self.explain(action, workspace).assessment
     }
 
+    /// The directories that would make an action a read if they were read roots too; none if it is
+    /// one already, or if more than its paths keeps it from being one.
+    pub fn needed_read_roots(&self, action: &Action, workspace: &Workspace) -> Vec<String> {
+        let mut workspace = workspace.clone();
+        let mut needed = Vec::new();
+        while needed.len() <= MAX_OFFERED_READ_ROOTS {
+            let (explanation, outside_paths) = self.explain_guarded(action, &workspace);
+            if explanation.assessment.category == Category::Read {
+                return needed;
+            }
+            let Some(root) = outside_paths.first().and_then(paths::read_root_for) else {
+                break;
+            };
+            workspace.read_roots.push(root.clone());
+            needed.push(root);
+        }
+        Vec::new()
+    }
+
     /// Assesses an action and lists every rule that matched. A fault in the assessment means that
     /// people are asked.
     pub fn explain(&self, action: &Action, workspace: &Workspace) -> Explanation {
-        let assess = AssertUnwindSafe(|| self.explain_unguarded(action, workspace));
-        catch_unwind(assess).unwrap_or_else(|_| self.explain_fault(action))
+        self.explain_guarded(action, workspace).0
+    }
+
+    /// An explanation, and the paths outside the workspace that would be read.
+    fn explain_guarded(
+        &self,
+        action: &Action,
+        workspace: &Workspace,
+    ) -> (Explanation, Vec<ResolvedPath>) {
+        let assess = AssertUnwindSafe(|| self.explain_with_outside_paths(action, workspace));
+        catch_unwind(assess).unwrap_or_else(|_| (self.explain_fault(action), Vec::new()))
     }
 
     /// What is said of an action whose assessment failed.
@@ -135,6 +167,7 @@ impl Policy {
                 .to_owned(),
             parts: Vec::new(),
             notes: Vec::new(),
+            needed_read_roots: Vec::new(),
             profile: SandboxProfile::None,
             digest: action.digest(),
             policy: self.hash().to_owned(),
@@ -147,7 +180,11 @@ impl Policy {
         }
     }
 
-    fn explain_unguarded(&self, action: &Action, workspace: &Workspace) -> Explanation {
+    fn explain_with_outside_paths(
+        &self,
+        action: &Action,
+        workspace: &Workspace,
+    ) -> (Explanation, Vec<ResolvedPath>) {
         #[cfg(test)]
         tests::panic_if_asked(action);
         let mut assessor = Assessor::new(&self.table, workspace);
@@ -171,16 +208,18 @@ impl Policy {
             reason: decision.reason,
             parts: part_assessments(&assessor, &shown),
             notes,
+            needed_read_roots: Vec::new(),
             profile,
             digest: action.digest(),
             policy: self.hash().to_owned(),
         };
-        Explanation {
+        let explanation = Explanation {
             assessment,
             steps: assessor.steps,
             matched_rules: assessor.matched_rules.into_iter().collect(),
             read_commands: assessor.read_commands,
-        }
+        };
+        (explanation, assessor.outside_paths)
     }
 
     /// The files in the workspace that an action runs: programs by their path, scripts of

@@ -390,7 +390,13 @@ mod tests {
     /// The paths that a line names in /work; those that may be no files have a `?`.
     fn named(line: &str) -> String {
         let directory = Some("/work".to_owned());
-        let found = Policy::built_in().named_files(&action(line), &Workspace { directory });
+        let found = Policy::built_in().named_files(
+            &action(line),
+            &Workspace {
+                directory,
+                ..Workspace::default()
+            },
+        );
         let marked = found.files.into_iter().map(|file| match file.presence {
             FilePresence::Expected => file.path,
             FilePresence::Possible => format!("{}?", file.path),
@@ -455,6 +461,7 @@ mod tests {
         let find = |line: &str| {
             let workspace = Workspace {
                 directory: directory.clone(),
+                ..Workspace::default()
             };
             Policy::built_in().named_files(&action(line), &workspace)
         };

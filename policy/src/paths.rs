@@ -8,6 +8,8 @@ use crate::word::{ShellWord, WordPart};
 pub struct Workspace {
     /// The executor's working directory, which relative paths start from; `None` if unknown.
     pub directory: Option<String>,
+    /// Directories beside it that may be read without a vote, as [`check_read_root`] accepts them.
+    pub read_roots: Vec<String>,
 }
 
 /// What a path is relative to.
@@ -129,6 +131,8 @@ impl std::fmt::Display for ResolvedPath {
 pub(crate) enum PathAccess {
     /// In the workspace or in a system directory.
     Allowed,
+    /// Below a read root.
+    InReadRoot(String),
     /// Outside of them.
     Outside(String),
     /// A file that may hold secrets, wherever it is.
@@ -181,10 +185,11 @@ impl Workspace {
 
     /// Whether this path may be read without a vote.
     pub(crate) fn classify_read(&self, path: &ResolvedPath) -> PathAccess {
-        let outside_workspace = path.root != PathRoot::Workspace && !self.contains(path);
+        let inside = path.root == PathRoot::Workspace || self.contains(path);
+        let in_read_root = self.is_in_read_root(path);
         if is_secret(path)
             || is_aimed_at_secret(path)
-            || (outside_workspace && may_match_secret(path))
+            || (!inside && !in_read_root && may_match_secret(path))
         {
             return PathAccess::Secret(path.to_string());
         }
@@ -197,14 +202,35 @@ impl Workspace {
             }
             PathRoot::Home | PathRoot::Unknown => false,
         };
-        if near
-            && dot_glob_parent(path)
-                .is_none_or(|parent| self.classify_read(&parent) == PathAccess::Allowed)
-        {
-            PathAccess::Allowed
-        } else {
-            PathAccess::Outside(path.to_string())
+        let may_read = |parent: ResolvedPath| match self.classify_read(&parent) {
+            PathAccess::Allowed | PathAccess::InReadRoot(_) => true,
+            PathAccess::Outside(_) | PathAccess::Secret(_) => false,
+        };
+        match (near, in_read_root) {
+            _ if !dot_glob_parent(path).is_none_or(may_read) => {
+                PathAccess::Outside(path.to_string())
+            }
+            (true, _) => PathAccess::Allowed,
+            (false, true) => PathAccess::InReadRoot(path.to_string()),
+            (false, false) => PathAccess::Outside(path.to_string()),
         }
+    }
+
+    fn is_in_read_root(&self, path: &ResolvedPath) -> bool {
+        let absolute = ResolvedPath::new(PathRoot::Absolute);
+        path.root == PathRoot::Absolute
+            && self
+                .read_roots
+                .iter()
+                .any(|root| path.components.starts_with(&absolute.join(root).components))
+    }
+
+    /// Whether a search through all of this path is a search through the workspace or a read root,
+    /// although the path lies directly below `/`, such as `/app`.
+    pub(crate) fn may_search_all_of(&self, path: &ResolvedPath) -> bool {
+        !is_system_path(path)
+            && !path.components.is_empty()
+            && (self.contains(path) || self.is_in_read_root(path))
     }
 
     /// Whether the path is in the workspace.
@@ -212,6 +238,70 @@ impl Workspace {
         let workspace = self.resolve_cwd(None);
         path.root == workspace.root && path.components.starts_with(&workspace.components)
     }
+}
+
+/// Why a directory cannot be a read root.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadRootProblem {
+    #[error(
+        "`{0}` is not an absolute path without `.`, `..`, `//`, a slash at the end, or shell signs"
+    )]
+    NotNormal(String),
+    #[error("`{0}` is too wide; name the directory that is needed")]
+    TooWide(String),
+    #[error("`{0}` may hold secrets")]
+    Secret(String),
+}
+
+/// Directories that are never a read root, as whole subtrees: what they hold is not files.
+const NEVER_READ_ROOTS: &[&str] = &["proc", "sys", "dev", "run", "boot"];
+
+/// Directories in a home that also hold what PVP and other programs keep for themselves.
+const HOME_SETTINGS: &[&[&str]] = &[&[".config"], &[".local"], &[".local", "state"]];
+
+/// The longest path of a read root, in bytes.
+const MAX_READ_ROOT_BYTES: usize = 4096;
+
+/// Checks that a directory can be a read root: written so that it means the same to everyone, not
+/// the whole machine or a whole home, and not known to hold secrets.
+pub fn check_read_root(directory: &str) -> Result<(), ReadRootProblem> {
+    let plain = |c: char| !c.is_control() && !"*?[]{}~$`\"'\\".contains(c);
+    let path = ResolvedPath::new(PathRoot::Absolute).join(directory);
+    let normal = directory.len() <= MAX_READ_ROOT_BYTES
+        && directory.chars().all(plain)
+        && path.to_string() == directory;
+    if !normal {
+        return Err(ReadRootProblem::NotNormal(directory.to_owned()));
+    }
+    if is_secret(&path) {
+        return Err(ReadRootProblem::Secret(directory.to_owned()));
+    }
+    let names: Vec<&str> = path.components.iter().map(String::as_str).collect();
+    let too_wide = match names.as_slice() {
+        [] | ["home" | "Users"] | ["home" | "Users", _] | ["root"] => true,
+        [first, ..] if NEVER_READ_ROOTS.contains(first) => true,
+        ["var", "run", ..] => true,
+        names => HOME_SETTINGS.iter().any(|end| names.ends_with(end)),
+    };
+    match too_wide {
+        true => Err(ReadRootProblem::TooWide(directory.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// The directory to offer as a read root for a path outside of the workspace: the path itself, or
+/// its parent if its name looks like a file's.
+pub(crate) fn read_root_for(path: &ResolvedPath) -> Option<String> {
+    let glob = |name: &String| name.contains(['*', '?', '[']);
+    let looks_like_a_file = |name: &String| name.trim_start_matches('.').contains('.');
+    let mut directory = path.clone();
+    if let Some(at) = directory.components.iter().position(glob) {
+        directory.components.truncate(at);
+    } else if directory.components.last().is_some_and(looks_like_a_file) {
+        directory.components.pop();
+    }
+    let directory = (directory.root == PathRoot::Absolute).then(|| directory.to_string())?;
+    check_read_root(&directory).is_ok().then_some(directory)
 }
 
 /// The path if `.*` matches `..`, as it does in many shells.
@@ -257,6 +347,7 @@ mod tests {
     fn access_to(workspace: Option<&str>, text: &str) -> PathAccess {
         let workspace = Workspace {
             directory: workspace.map(str::to_owned),
+            ..Workspace::default()
         };
         let word = scan_word(text, 0, ScanUntil::End).word;
         workspace.classify_read(&workspace.resolve_cwd(None).resolve(&word))
@@ -340,6 +431,92 @@ mod tests {
                 matches!(access_to(None, text), PathAccess::Secret(_)),
                 "{text}"
             );
+        }
+    }
+
+    fn access_with_root(text: &str) -> PathAccess {
+        let workspace = Workspace {
+            directory: Some("/work/app".to_owned()),
+            read_roots: vec!["/data/sets".to_owned()],
+        };
+        let word = scan_word(text, 0, ScanUntil::End).word;
+        workspace.classify_read(&workspace.resolve_cwd(None).resolve(&word))
+    }
+
+    #[test]
+    fn a_read_root_and_all_below_it_may_be_read_except_for_secrets() {
+        for text in ["/data/sets", "/data/sets/a", "/data/x/../sets/*.csv"] {
+            let access = access_with_root(text);
+            assert!(matches!(access, PathAccess::InReadRoot(_)), "{text}");
+        }
+        for text in [
+            "/data",
+            "/data/setstwo",
+            "/data/sets/..",
+            "/data/sets/../x",
+            "/data/sets/.*",
+            "~/data/sets",
+        ] {
+            let access = access_with_root(text);
+            assert!(matches!(access, PathAccess::Outside(_)), "{text}");
+        }
+        for text in ["/data/sets/.env", "/data/sets/prod.env", "/data/sets/.e*"] {
+            let access = access_with_root(text);
+            assert!(matches!(access, PathAccess::Secret(_)), "{text}");
+        }
+        assert_eq!(access_with_root("/work/app/a"), PathAccess::Allowed);
+    }
+
+    #[test]
+    fn a_read_root_is_a_plain_directory_that_is_not_too_wide_and_not_secret() {
+        for root in [
+            "/data",
+            "/srv/sets",
+            "/home/ann/other",
+            "/root/other",
+            "/opt/a b",
+        ] {
+            assert_eq!(check_read_root(root), Ok(()), "{root}");
+        }
+        for root in [
+            "",
+            "data",
+            "/data/",
+            "/data//x",
+            "/data/../x",
+            "/data/./x",
+            "/data/*",
+            "~/x",
+            "/a$b",
+            "/a\nb",
+        ] {
+            let problem = ReadRootProblem::NotNormal(root.to_owned());
+            assert_eq!(check_read_root(root), Err(problem));
+        }
+        for root in [
+            "/",
+            "/home",
+            "/home/ann",
+            "/root",
+            "/Users/ann",
+            "/proc",
+            "/proc/1/root",
+            "/dev",
+            "/run/user/1000",
+            "/home/ann/.config",
+            "/home/ann/.local/state",
+        ] {
+            let problem = ReadRootProblem::TooWide(root.to_owned());
+            assert_eq!(check_read_root(root), Err(problem));
+        }
+        for root in [
+            "/home/ann/.ssh",
+            "/home/ann/.config/pvp",
+            "/home/ann/.local/state/pvp/x",
+            "/srv/pvp-data",
+        ] {
+            let problem = ReadRootProblem::Secret(root.to_owned());
+            assert_eq!(check_read_root(root), Err(problem));
         }
     }
 }

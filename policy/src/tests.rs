@@ -206,6 +206,7 @@ fn reads_outside_the_workspace_need_a_vote_and_name_the_path() {
     let policy = Policy::built_in();
     let workspace = Workspace {
         directory: Some("/work/app".to_owned()),
+        ..Workspace::default()
     };
     for (line, note) in [
         ("cat /home/ann/x", "outside the workspace: /home/ann/x"),
@@ -373,5 +374,90 @@ fn values_that_begin_beyond_ascii_are_assessed() {
     ] {
         let explanation = Policy::built_in().explain(&shell(line), &Workspace::default());
         assert_ne!(explanation.assessment.rule, "default.fault", "{line}");
+    }
+}
+
+#[test]
+fn a_workspace_directly_below_the_root_is_not_a_system_directory() {
+    let policy = Policy::built_in();
+    let workspace = Workspace {
+        directory: Some("/app".to_owned()),
+        ..Workspace::default()
+    };
+    let category = |line: &str| policy.assess(&shell(line), &workspace).category;
+    for line in ["grep -rn x /app", "rg x /app", "cat /app/a", "ls /app"] {
+        assert_eq!(category(line), Category::Read, "{line}");
+    }
+    for line in ["grep -rn x /", "grep -rn x /etc", "grep -rn x /other"] {
+        assert_eq!(category(line), Category::Write, "{line}");
+    }
+    assert_eq!(category("rm -rf /app/build"), Category::Destructive);
+    assert_eq!(category("rm -rf /"), Category::Blocked);
+    assert_eq!(category("cat /app/.env"), Category::Write);
+    let system = Workspace {
+        directory: Some("/etc".to_owned()),
+        ..Workspace::default()
+    };
+    let assessment = policy.assess(&shell("grep -rn x /etc"), &system);
+    assert_eq!(assessment.category, Category::Write);
+}
+
+#[test]
+fn a_read_below_a_read_root_is_a_read_and_still_names_the_path() {
+    let policy = Policy::built_in();
+    let workspace = Workspace {
+        directory: Some("/work/app".to_owned()),
+        read_roots: vec!["/data".to_owned()],
+    };
+    for (line, path) in [
+        ("cat /data/x/y", "/data/x/y"),
+        ("grep -rn z /data", "/data"),
+        ("cd /data && ls sub", "/data/sub"),
+        ("cat < /data/x", "/data/x"),
+    ] {
+        let assessment = policy.assess(&shell(line), &workspace);
+        assert_eq!(assessment.category, Category::Read, "{line}");
+        let note = format!("outside the workspace: {path}");
+        assert!(assessment.notes.contains(&note), "{:?}", assessment.notes);
+    }
+    for line in [
+        "cat /data/.env",
+        "cat /data/../x",
+        "cat /database/x",
+        "cp /data/x .",
+        "touch /data/x",
+        "cat /data/x > /data/y",
+    ] {
+        let assessment = policy.assess(&shell(line), &workspace);
+        assert_eq!(assessment.category, Category::Write, "{line}");
+    }
+    let assessment = policy.assess(&shell("rm -rf /data/x"), &workspace);
+    assert_eq!(assessment.category, Category::Destructive);
+}
+
+#[test]
+fn the_read_roots_that_a_command_needs_are_named() {
+    let policy = Policy::built_in();
+    let workspace = Workspace {
+        directory: Some("/work/app".to_owned()),
+        ..Workspace::default()
+    };
+    for (line, roots) in [
+        ("cat /data/sets/x.csv", &["/data/sets"][..]),
+        ("ls /data/sets", &["/data/sets"]),
+        ("cat /data/a/*.md", &["/data/a"]),
+        ("cat /data/a/x.txt /data/b/y.txt", &["/data/a", "/data/b"]),
+        ("cat ../other/x.rs", &["/work/other"]),
+        // These need more than a root, or a root that nobody can give.
+        ("cat a", &[]),
+        ("cp /data/sets/x.csv .", &[]),
+        ("cat /data/sets/x.csv; make", &[]),
+        ("cat /data/.env", &[]),
+        ("cat ~/x", &[]),
+        ("cat /home/ann/x.txt", &[]),
+        ("ls /", &[]),
+    ] {
+        let needed = policy.needed_read_roots(&shell(line), &workspace);
+        assert_eq!(needed, roots, "{line}");
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::payload::{
-    Approval, ClearedBy, FileContent, GateResolve, OpenGate, Participant, RunOutcome,
-    RunningCommand, SessionAck,
+    AllowRuleInfo, Approval, ClearedBy, FileContent, GateResolve, OpenGate, Participant,
+    RunOutcome, RunningCommand, SessionAck,
 };
 use crate::{
     Capability, Category, Digest, JsonObject, MessageId, ParticipantId, ParticipantKind, Risk,
@@ -174,6 +174,10 @@ wire_structs! {
         pub gates: Vec<GateListItem>,
         /// The commands that are running.
         pub running: Vec<RunningCommand>,
+        /// The allow rules; some may have expired.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub rules: Vec<AllowRuleInfo>,
         /// Why the session is paused; absent if it is not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub paused: Option<String>,

@@ -70,6 +70,11 @@ wire_structs! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub notes: Vec<String>,
+        /// Directories that would make it a read if they were read roots; empty if more than its
+        /// paths keeps it from being one.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub needed_read_roots: Vec<String>,
         /// The sandbox that a run without a vote needs.
         pub profile: SandboxProfile,
         /// The digest of the action, which binds the assessment and every vote to it.

@@ -136,6 +136,8 @@ session_config! {
     trust_reads: bool = false;
     /// The sandbox of approved commands: `none` or `workspace`.
     profile: SandboxProfile = SandboxProfile::None;
+    /// Directories beside the executor's own that may be read without a vote, as absolute paths.
+    read_roots: Vec<String> = Vec::new();
 }
 
 /// The longest timeout, one year. It keeps arithmetic on deadlines far from overflow.

@@ -15,8 +15,8 @@ use crate::member::Member;
 use crate::output_index::IndexChange;
 use crate::proposal::{ProposalOutcome, ProposalStage};
 use crate::state::{
-    AgentStream, AgentStreamKind, AllowRule, ContextItem, ContextSlot, OpenInterrupt, Session,
-    SharedSecret,
+    AgentStream, AgentStreamKind, AllowRule, Allowed, ContextItem, ContextSlot, OpenInterrupt,
+    Session, SharedSecret,
 };
 
 /// How many recent prompts can be amended.
@@ -140,8 +140,13 @@ impl Session {
                     let rule = AllowRule {
                         by: by.clone(),
                         at,
-                        prefix: allow.prefix.clone(),
-                        directory: allow.directory.clone(),
+                        allowed: match &allow.read_root {
+                            Some(root) => Allowed::Reading { root: root.clone() },
+                            None => Allowed::Commands {
+                                prefix: allow.prefix.clone(),
+                                directory: allow.directory.clone(),
+                            },
+                        },
                         expires_at: allow.expires_at,
                         reason: allow.reason.clone(),
                     };

@@ -123,21 +123,32 @@ pub(crate) struct AgentStream {
     pub(crate) started_seq: u64,
 }
 
-/// A command prefix that runs without a vote.
+/// Something that runs without a vote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AllowRule {
     /// Who made it.
     pub(crate) by: ParticipantId,
     /// When it was made.
     pub(crate) at: Timestamp,
-    /// The words that a command must begin with.
-    pub(crate) prefix: Vec<String>,
-    /// Where the command must run; the executor's own directory if `None`, anywhere if `*`.
-    pub(crate) directory: Option<String>,
+    /// What it allows.
+    pub(crate) allowed: Allowed,
     /// When it expires.
     pub(crate) expires_at: Timestamp,
     /// The reason given, if any.
     pub(crate) reason: Option<String>,
+}
+
+/// What an allow rule allows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Allowed {
+    Commands {
+        /// The words that a command must begin with.
+        prefix: Vec<String>,
+        /// Where the command must run; the executor's own directory if `None`, anywhere if `*`.
+        directory: Option<String>,
+    },
+    /// Reads below this directory.
+    Reading { root: String },
 }
 
 /// An interrupt that some agents have not acknowledged.

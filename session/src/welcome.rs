@@ -8,7 +8,7 @@ use pvp_protocol::{Limits, ParticipantId, ShellExecMode};
 
 use crate::apply::WORKING_DIRECTORY_KEY;
 use crate::input::Ceiling;
-use crate::state::Session;
+use crate::state::{Allowed, Session};
 
 impl Session {
     /// The last announcements of everyone in the session.
@@ -86,14 +86,21 @@ impl Session {
         let mut rules: Vec<_> = self
             .allow_rules
             .iter()
-            .map(|(id, rule)| AllowRuleInfo {
-                rule: id.clone(),
-                by: rule.by.clone(),
-                at: rule.at,
-                prefix: rule.prefix.clone(),
-                directory: rule.directory.clone(),
-                expires_at: rule.expires_at,
-                reason: rule.reason.clone(),
+            .map(|(id, rule)| {
+                let (prefix, directory, read_root) = match rule.allowed.clone() {
+                    Allowed::Commands { prefix, directory } => (prefix, directory, None),
+                    Allowed::Reading { root } => (Vec::new(), None, Some(root)),
+                };
+                AllowRuleInfo {
+                    rule: id.clone(),
+                    by: rule.by.clone(),
+                    at: rule.at,
+                    prefix,
+                    read_root,
+                    directory,
+                    expires_at: rule.expires_at,
+                    reason: rule.reason.clone(),
+                }
             })
             .collect();
         rules.sort_by_key(|rule| rule.at);

@@ -45,6 +45,7 @@ pub(crate) fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
     let policy = load_policy(arguments.policy.as_ref())?;
     let workspace = Workspace {
         directory: arguments.workspace.clone(),
+        ..Workspace::default()
     };
     if arguments.stdin {
         return check_stdin(&policy, &workspace, arguments.cwd.as_deref());

@@ -16,7 +16,7 @@ use pvp_protocol::{Command, JsonObject, MessageId};
 use serde_json::json;
 
 use super::links::LinkArguments;
-use super::{print_json, print_line};
+use super::{print_json, print_line, rules};
 
 /// How long one request to the server waits for a change.
 const LONG_POLL: Duration = Duration::from_secs(30);
@@ -59,6 +59,9 @@ pub(crate) struct ApproveArguments {
     /// Said with the approval
     #[arg(long)]
     comment: Option<String>,
+    /// Also let commands that only read do so below this directory without asking, for an hour
+    #[arg(long, value_name = "DIR")]
+    allow_read: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -302,6 +305,13 @@ pub(crate) fn approve(arguments: &ApproveArguments) -> anyhow::Result<ExitCode> 
         digest: None,
         id: None,
     };
+    let Some(root) = &arguments.allow_read else {
+        return vote(&arguments.link, &arguments.gate, request, arguments.json);
+    };
+    // First, so that nothing is approved if the directory is refused.
+    let api = arguments.link.api_client()?;
+    let gate = GateHandle::parse(&arguments.gate)?.find(&api, &arguments.link)?;
+    rules::allow_reading(&api, &gate.session, root, rules::DEFAULT_SECONDS, None)?;
     vote(&arguments.link, &arguments.gate, request, arguments.json)
 }
 

@@ -113,7 +113,7 @@ fn parse_kind(text: &str) -> Result<ParticipantKind, String> {
 }
 
 /// Parses `90s`, `30m`, `2h` or `7d` into seconds.
-fn parse_duration(text: &str) -> Result<u64, String> {
+pub(super) fn parse_duration(text: &str) -> Result<u64, String> {
     let problem = || format!("`{text}` is not a time; write it as 90s, 30m, 2h or 7d");
     let unit = match text.bytes().last() {
         Some(b's') => 1,

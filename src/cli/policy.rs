@@ -146,6 +146,7 @@ fn print_explanation(
         &action,
         &Workspace {
             directory: workspace,
+            ..Workspace::default()
         },
     );
     if json {

@@ -119,6 +119,7 @@ impl ConnectionAgent {
                 working_directory: None,
                 runner: Vec::new(),
                 shell: None,
+                read_roots: false,
             }),
             ..session_options(session)
         };

@@ -25,6 +25,9 @@ pub(crate) enum Dialog {
     Allow {
         prefix: Editor,
     },
+    AllowReading {
+        directories: Editor,
+    },
     Interrupt {
         urgency: InterruptUrgency,
         message: Editor,
@@ -59,6 +62,12 @@ impl Dialog {
         Dialog::Allow { prefix }
     }
 
+    /// Suggests directories that reads may see.
+    pub(crate) fn allow_reading(directories: &[String]) -> Self {
+        let directories = Editor::new(&format!("{} for 1h", directories.join(" ")));
+        Dialog::AllowReading { directories }
+    }
+
     pub(crate) fn interrupt() -> Self {
         let message = Editor::default();
         let urgency = InterruptUrgency::Pause;
@@ -77,6 +86,9 @@ impl Dialog {
                 command: editor, ..
             }
             | Dialog::Allow { prefix: editor }
+            | Dialog::AllowReading {
+                directories: editor,
+            }
             | Dialog::Interrupt {
                 message: editor, ..
             }
@@ -91,6 +103,9 @@ impl Dialog {
                 command: editor, ..
             }
             | Dialog::Allow { prefix: editor }
+            | Dialog::AllowReading {
+                directories: editor,
+            }
             | Dialog::Interrupt {
                 message: editor, ..
             }
@@ -104,7 +119,10 @@ impl Dialog {
             Dialog::Reject { gate_version, .. } | Dialog::Edit { gate_version, .. } => {
                 Some(gate_version)
             }
-            Dialog::Allow { .. } | Dialog::Interrupt { .. } | Dialog::Search { .. } => None,
+            Dialog::Allow { .. }
+            | Dialog::AllowReading { .. }
+            | Dialog::Interrupt { .. }
+            | Dialog::Search { .. } => None,
         }
     }
 
@@ -114,6 +132,7 @@ impl Dialog {
             Dialog::Edit { .. } => true,
             Dialog::Reject { .. }
             | Dialog::Allow { .. }
+            | Dialog::AllowReading { .. }
             | Dialog::Interrupt { .. }
             | Dialog::Search { .. } => false,
         }
@@ -135,6 +154,7 @@ impl Dialog {
             Dialog::Reject { .. } => "Reject: why? The agent reads it".to_owned(),
             Dialog::Edit { .. } => "Edit: everyone votes on the result".to_owned(),
             Dialog::Allow { .. } => "Allow commands that begin with".to_owned(),
+            Dialog::AllowReading { .. } => "Allow reading below".to_owned(),
             Dialog::Interrupt { urgency, .. } => match urgency {
                 InterruptUrgency::Pause => "Interrupt: [pause] stop emergency".to_owned(),
                 InterruptUrgency::Stop => "Interrupt: pause [stop] emergency".to_owned(),

@@ -125,6 +125,7 @@ pub enum KeyAction {
     Reject,
     Edit,
     AllowPrefix,
+    AllowReading,
     ApproveAll,
     Explain,
     // lists and pages

@@ -86,6 +86,7 @@ pub(crate) fn help(app: &App) -> TextPage {
         (KeyAction::Reject, "reject"),
         (KeyAction::Edit, "edit"),
         (KeyAction::AllowPrefix, "allow a prefix"),
+        (KeyAction::AllowReading, "allow reading a directory"),
         (KeyAction::ApproveAll, "approve all after a list"),
         (KeyAction::Explain, "explain"),
     ];
@@ -196,9 +197,14 @@ pub(crate) fn rules(app: &App) -> TextPage {
     for (index, rule) in app.view.active_rules(app.now).enumerate() {
         let left = narrate::duration(rule.expires_at.millis_since(app.now));
         let by = app.view.display_name(&rule.by);
-        let place = narrate::rule_place(rule.directory.as_deref());
-        let prefix = rule.prefix.join(" ");
-        let text = format!("{prefix} …   {place} for another {left}, by {by}");
+        let text = match &rule.read_root {
+            Some(root) => format!("reading below {root} for another {left}, by {by}"),
+            None => {
+                let place = narrate::rule_place(rule.directory.as_deref());
+                let prefix = rule.prefix.join(" ");
+                format!("{prefix} …   {place} for another {left}, by {by}")
+            }
+        };
         builder.row(&(index + 1).to_string(), 3, &text);
     }
     if builder.lines.is_empty() {

@@ -1,7 +1,7 @@
 //! The task that takes one grant to its result.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::job_file::JobFile;
 use super::output_sender::{self, OutputSender};
+use super::spawn_spec::RunPlaces;
 use super::{ExecutorSettings, RunTaskEvent, git_notes, spawn_spec};
 use crate::bound_files::{self, FileIdentity};
 use crate::grant_check::AcceptedGrant;
@@ -45,6 +46,8 @@ pub(super) struct RunTask {
     pub(super) grant: GrantTerms,
     /// How the executor acts on it.
     pub(super) accepted: AcceptedGrant,
+    /// The directories beside the workspace that it may see if it is a read.
+    pub(super) read_roots: Vec<PathBuf>,
     /// The values that are masked in its output.
     pub(super) masked: BTreeMap<String, String>,
 }
@@ -153,10 +156,16 @@ impl RunTask {
     ) -> Result<(SpawnSpec, WorkingDirectory, Vec<FileIdentity>), String> {
         let (grant, settings) = (self.grant.clone(), self.settings.clone());
         let (accepted, temporary) = (self.accepted, temporary.to_owned());
+        let read_roots = self.read_roots.clone();
         let preparing = tokio::task::spawn_blocking(move || {
             let directory = spawn_spec::open_directory(&grant, accepted, &settings)?;
             let identities = bound_files::check(&settings.workspace, &grant.action.files)?;
-            let spec = spawn_spec::from_grant(&grant, accepted, &settings, &directory, &temporary)?;
+            let places = RunPlaces {
+                directory: &directory,
+                temporary: &temporary,
+                read_roots: &read_roots,
+            };
+            let spec = spawn_spec::from_grant(&grant, accepted, &settings, places)?;
             Ok((spec, directory, identities))
         });
         preparing

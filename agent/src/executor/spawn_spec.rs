@@ -1,9 +1,9 @@
 //! Turns a grant into the spec that a reaper runs: exactly the granted bytes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pvp_protocol::payload::{ClearedBy, GrantTerms};
-use pvp_protocol::{Command, RunMode};
+use pvp_protocol::{Command, RunMode, SandboxProfile};
 
 use super::ExecutorSettings;
 use crate::environment::{self, Interactivity};
@@ -30,14 +30,29 @@ pub(super) fn login_shell() -> String {
     shell.filter(usable).unwrap_or_else(|| "/bin/sh".to_owned())
 }
 
+/// The directories of one run.
+#[derive(Clone, Copy)]
+pub(super) struct RunPlaces<'a> {
+    /// Where it runs.
+    pub(super) directory: &'a WorkingDirectory,
+    /// Its own temporary directory.
+    pub(super) temporary: &'a Path,
+    /// What it may see beside the workspace if it is a read.
+    pub(super) read_roots: &'a [PathBuf],
+}
+
 /// The spec of a grant's command, or why it cannot run.
 pub(super) fn from_grant(
     grant: &GrantTerms,
     accepted: AcceptedGrant,
     settings: &ExecutorSettings,
-    directory: &WorkingDirectory,
-    temporary: &Path,
+    places: RunPlaces<'_>,
 ) -> Result<SpawnSpec, String> {
+    let RunPlaces {
+        directory,
+        temporary,
+        read_roots,
+    } = places;
     let (program, arguments) = argv(&grant.action.command)?;
     let mut argv: Vec<String> = std::iter::once(program).chain(arguments).collect();
     // Reads run in the sandbox on this machine; the runner is for approved commands.
@@ -72,11 +87,33 @@ pub(super) fn from_grant(
             workspace: settings.workspace.clone(),
             temporary: temporary.to_owned(),
             private: private_paths(settings),
+            secret_files: secret_files(accepted.profile, settings, read_roots)?,
+            read_roots: read_roots.to_owned(),
             limits: resource_limits(grant, settings),
         },
         grace_ms: u64::try_from(settings.kill_grace.as_millis()).unwrap_or(u64::MAX),
         cgroup: true,
     })
+}
+
+/// The files with secrets that the command must not see, or why it cannot run.
+fn secret_files(
+    profile: SandboxProfile,
+    settings: &ExecutorSettings,
+    read_roots: &[PathBuf],
+) -> Result<Vec<PathBuf>, String> {
+    match profile {
+        SandboxProfile::None | SandboxProfile::Workspace => return Ok(Vec::new()),
+        SandboxProfile::Read | SandboxProfile::ReadNet => {}
+    }
+    let mut secret_files = Vec::new();
+    for root in std::iter::once(&settings.workspace).chain(read_roots) {
+        let found = settings.secret_files.find(root).map_err(|error| {
+            format!("{error}; propose `env COMMAND` to have people asked instead")
+        })?;
+        secret_files.extend(found);
+    }
+    Ok(secret_files)
 }
 
 /// What the command may use. Reads get less: `tail /dev/zero` is a read too, and takes all the

@@ -3,6 +3,7 @@
 # choice and shows no file by its object id alone, because nothing then tells a secret file apart.
 set -f
 program=@PROGRAM@
+hidden=@HIDDEN@
 
 refuse() {
 	printf 'pvp: %s, or propose `env git …` to have people asked\n' "$1" >&2
@@ -85,6 +86,45 @@ show | diff | grep)
 			;;
 		esac
 	done
+	;;
+esac
+
+# Git gives up on a changed file that it cannot read, so such files are left out of comparisons with
+# the working tree, and named.
+case $command in
+diff | diff-files | diff-index)
+	top=
+	[ ! -s "$hidden" ] || top=$("$program" rev-parse --show-toplevel 2>/dev/null)
+	if [ -n "$top" ]; then
+		options=$#
+		while IFS= read -r path; do
+			case $path in
+			"$top"/*) set -- "$@" ":(top,literal)${path#"$top"/}" ;;
+			esac
+		done <"$hidden"
+		changed=
+		if [ $# -gt "$options" ]; then
+			changed=$(
+				shift "$options"
+				"$program" -c core.quotePath=false diff-files --name-only --ignore-submodules=dirty -- "$@"
+			)
+		fi
+		# What was added above is removed again, by going once around.
+		count=$#
+		at=0
+		while [ "$at" -lt "$count" ]; do
+			[ "$at" -ge "$options" ] || set -- "$@" "$1"
+			shift
+			at=$((at + 1))
+		done
+		while IFS= read -r path; do
+			[ -n "$path" ] || continue
+			printf 'pvp: not shown: %s has changes, and usually holds secrets\n' "$path" >&2
+			set -- "$@" ":(top,literal,exclude)$path"
+		done <<CHANGED
+$changed
+CHANGED
+	fi
 	;;
 esac
 

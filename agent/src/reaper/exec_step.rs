@@ -158,7 +158,7 @@ fn prepare_environment(spawn_spec: &SpawnSpec) -> anyhow::Result<BTreeMap<String
     let sandbox = &spawn_spec.sandbox;
     match sandbox.profile {
         SandboxProfile::Read | SandboxProfile::ReadNet => {
-            read_git::prepare(&sandbox.temporary, &mut environment)
+            read_git::prepare(&sandbox.temporary, &sandbox.secret_files, &mut environment)
                 .context("cannot keep git to reading, so the command does not run")?;
         }
         SandboxProfile::None | SandboxProfile::Workspace => {}

@@ -1,5 +1,7 @@
 //! Restricts by Landlock which files a command may read and write, and whom it may signal.
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -306,6 +308,12 @@ pub(super) fn restrict(sandbox: &Sandbox, terminal: &[PathBuf]) -> anyhow::Resul
         SandboxProfile::Read | SandboxProfile::ReadNet => {
             let workspace = OpenPath::open(&sandbox.workspace);
             let mut ruleset = private.allow_workspace(ruleset, workspace, read)?;
+            for root in &sandbox.read_roots {
+                // Whoever accepted it has looked at exactly this path.
+                let open_path = OpenPath::open(root);
+                let open_path = open_path.filter(|it| it.real_path().is_ok_and(|it| it == *root));
+                ruleset = private.allow_beside(ruleset, open_path, read)?;
+            }
             for path in system_paths() {
                 ruleset = private.allow_beside(ruleset, OpenPath::open(&path), read)?;
             }
@@ -361,15 +369,34 @@ fn home_directory() -> Option<PathBuf> {
     })
 }
 
-/// What must not be read even where a rule allows what surrounds it.
-struct PrivatePaths(Vec<PathBuf>);
+/// What must not be read even where a rule allows what surrounds it. The order of the set puts what
+/// lies in a directory right after it.
+struct PrivatePaths(BTreeSet<PathBuf>);
 
 impl PrivatePaths {
     fn new(sandbox: &Sandbox) -> Self {
         let home = home_directory().into_iter();
         let home = home.flat_map(|home| PRIVATE_HOME.iter().map(move |path| home.join(path)));
         let paths = sandbox.private.iter().cloned().chain(home);
-        Self(paths.map(|path| resolve_existing(&path)).collect())
+        let paths = paths.map(|path| resolve_existing(&path));
+        let secret_files = match sandbox.profile {
+            SandboxProfile::Read | SandboxProfile::ReadNet => sandbox.secret_files.as_slice(),
+            SandboxProfile::None | SandboxProfile::Workspace => &[],
+        };
+        Self(paths.chain(secret_files.iter().cloned()).collect())
+    }
+
+    /// Whether something in this directory, or the path itself, is private.
+    fn has_some_in(&self, path: &Path) -> bool {
+        let mut from_here = self
+            .0
+            .range::<Path, _>((Bound::Included(path), Bound::Unbounded));
+        from_here.next().is_some_and(|it| it.starts_with(path))
+    }
+
+    /// Whether the path is private, or lies in what is.
+    fn has_all_of(&self, path: &Path) -> bool {
+        path.ancestors().any(|ancestor| self.0.contains(ancestor))
     }
 
     /// Those that do not lie in the workspace.
@@ -392,7 +419,7 @@ impl PrivatePaths {
             return Ok(ruleset);
         };
         let path = open_path.real_path()?;
-        match self.0.iter().any(|private| path.starts_with(private)) {
+        match self.has_all_of(&path) {
             true => Ok(ruleset),
             false => self.allow_open_path(ruleset, open_path, &path, access),
         }
@@ -427,7 +454,7 @@ impl PrivatePaths {
         real_path: &Path,
         access: BitFlags<AccessFs>,
     ) -> anyhow::Result<RulesetCreated> {
-        if !self.0.iter().any(|private| private.starts_with(real_path)) {
+        if !self.has_some_in(real_path) {
             return open_path.add_rule(ruleset, real_path, access);
         }
         let listed = access & AccessFs::ReadDir;

@@ -211,6 +211,13 @@ impl RequestedAction {
         }
     }
 
+    /// The directories that an allow rule could let it read without a vote; empty if more than its
+    /// paths needs one.
+    pub fn needed_read_roots(&self) -> &[String] {
+        let assessment = self.assessment.as_ref();
+        assessment.map_or(&[], |assessment| &assessment.needed_read_roots)
+    }
+
     /// Truncates a long command that has ended, to save memory.
     pub(super) fn shorten(&mut self) {
         self.file_contents.clear();
@@ -367,6 +374,12 @@ fn truncated_assessment(assessment: &Assessment) -> Assessment {
             .iter()
             .take(MAX_LIST_ITEMS)
             .map(|note| truncate_line(note))
+            .collect(),
+        needed_read_roots: assessment
+            .needed_read_roots
+            .iter()
+            .take(MAX_LIST_ITEMS)
+            .map(|root| truncate_line(root))
             .collect(),
         policy: truncate_line(&assessment.policy),
         ..*assessment

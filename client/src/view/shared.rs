@@ -47,7 +47,8 @@ pub struct SecretView {
     pub secret_type: Option<SecretType>,
 }
 
-/// A command prefix that runs without a vote until the rule expires.
+/// A command prefix that runs without a vote, or a directory that may be read without one, until
+/// the rule expires.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AllowRuleView {
     /// The rule's id.
@@ -56,8 +57,11 @@ pub struct AllowRuleView {
     pub by: ParticipantId,
     /// When it was made.
     pub at: Timestamp,
-    /// The words that a command must begin with.
+    /// The words that a command must begin with; empty if the rule allows reading.
     pub prefix: Vec<String>,
+    /// The directory that may be read, if the rule allows that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_root: Option<String>,
     /// Where it must run: the executor's own directory if `None`, anywhere if `*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
@@ -150,6 +154,7 @@ impl View {
             .map(|word| truncate_line(word))
             .collect();
         let directory = truncate_optional_line(allow.directory.as_ref());
+        let read_root = truncate_optional_line(allow.read_root.as_ref());
         let (expires_at, reason) = (
             allow.expires_at,
             truncate_optional_line(allow.reason.as_ref()),
@@ -161,6 +166,7 @@ impl View {
                 by: by.clone(),
                 at: meta.at,
                 prefix: prefix.clone(),
+                read_root: read_root.clone(),
                 directory: directory.clone(),
                 expires_at,
                 reason: reason.clone(),
@@ -172,6 +178,7 @@ impl View {
             meta,
             TimelineEvent::Allowed {
                 prefix,
+                read_root,
                 directory,
                 expires_at,
                 reason,
@@ -208,6 +215,7 @@ impl View {
                 .take(MAX_RULE_WORDS)
                 .map(|word| truncate_line(word))
                 .collect(),
+            read_root: truncate_optional_line(standing_rule.read_root.as_ref()),
             directory: truncate_optional_line(standing_rule.directory.as_ref()),
             expires_at: standing_rule.expires_at,
             reason: truncate_optional_line(standing_rule.reason.as_ref()),

@@ -201,6 +201,8 @@ pub enum TimelineEvent {
     Allowed {
         prefix: Vec<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        read_root: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         directory: Option<String>,
         expires_at: Timestamp,
         reason: Option<String>,

@@ -13,6 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     let policy = Policy::built_in();
     let workspace = Workspace {
         directory: Some("/work/app".to_owned()),
+        ..Workspace::default()
     };
     let explain_line = |line: &str| {
         let line = line.to_owned();

@@ -184,8 +184,9 @@ impl Assessor<'_> {
         directories: &[ResolvedPath],
     ) -> Result<(), CommandVerdict> {
         let whole = |path: &ResolvedPath| {
-            let top = matches!(path.components.as_slice(), [] | [_]);
-            path.root == PathRoot::Absolute && top && !self.workspace.contains(path)
+            path.root == PathRoot::Absolute
+                && matches!(path.components.as_slice(), [] | [_])
+                && !self.workspace.may_search_all_of(path)
         };
         let mut resolved = paths
             .iter()
@@ -217,7 +218,13 @@ impl Assessor<'_> {
     pub(super) fn check_path(&mut self, path: &ResolvedPath) -> Result<(), CommandVerdict> {
         match self.workspace.classify_read(path) {
             PathAccess::Allowed => Ok(()),
-            PathAccess::Outside(path) => {
+            PathAccess::InReadRoot(path) => {
+                self.notes.insert(format!("outside the workspace: {path}"));
+                Ok(())
+            }
+            PathAccess::Outside(text) => {
+                self.outside_paths.push(path.clone());
+                let path = text;
                 self.notes.insert(format!("outside the workspace: {path}"));
                 let reason = format!("reads `{path}`, which is outside the workspace");
                 Err(CommandVerdict::write(Risk::Low, "path.outside", &reason))

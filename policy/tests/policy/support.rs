@@ -94,6 +94,7 @@ pub fn shell(line: &str) -> Action {
 pub fn explain(line: &str) -> Explanation {
     let workspace = Workspace {
         directory: Some("/work/app".to_owned()),
+        ..Workspace::default()
     };
     Policy::built_in().explain(&shell(line), &workspace)
 }

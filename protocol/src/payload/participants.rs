@@ -38,6 +38,10 @@ wire_structs! {
         /// The account's login shell.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub shell: Option<String>,
+        /// Whether it lets reads see the session's read roots; older executors do not.
+        #[serde(default, skip_serializing_if = "is_false")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub read_roots: bool,
     }
 
     /// `participant.announce`, and the `participant` of `session.join`
@@ -137,6 +141,10 @@ fn is_default_edits(edits: &bool) -> bool {
     *edits == accepts_edits()
 }
 
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 impl Default for ExecutorInfo {
     fn default() -> Self {
         Self {
@@ -146,6 +154,7 @@ impl Default for ExecutorInfo {
             working_directory: None,
             runner: Vec::new(),
             shell: None,
+            read_roots: false,
         }
     }
 }

@@ -68,8 +68,13 @@ wire_structs! {
         pub by: ParticipantId,
         /// When it was allowed.
         pub at: Timestamp,
-        /// The words that an allowed command begins with.
+        /// The words that an allowed command begins with; empty if it allows reading a directory.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub prefix: Vec<String>,
+        /// The directory that may be read, as in `policy.allow`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub read_root: Option<String>,
         /// Where an allowed command runs, as in `policy.allow`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub directory: Option<String>,

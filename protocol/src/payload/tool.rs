@@ -276,9 +276,17 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 
-    /// `policy.allow`: lets commands that begin with these words run without a vote
+    /// `policy.allow`: lets commands that begin with these words run without a vote, or reads below
+    /// a directory
     pub struct PolicyAllow {
+        /// The words that an allowed command begins with; not given with `read_root`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub prefix: Vec<String>,
+        /// A directory beside the executor's own that may be read without a vote, as an absolute
+        /// path; not given with `prefix`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub read_root: Option<String>,
         /// Where the commands must run: a directory, relative to the executor's own or absolute,
         /// or `*` for anywhere. Without it, the executor's own directory.
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -201,6 +201,7 @@ fn describe_session(
         people: session.describe_participants(presence),
         gates: gates::list_open_gates(session, me),
         running: session.describe_running(),
+        rules: session.describe_allow_rules(),
         paused: session.paused_for(),
         ended: session.has_ended(),
     }

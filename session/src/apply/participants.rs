@@ -27,6 +27,9 @@ const MAX_ANNOUNCEMENT_BYTES: usize = 16 * 1024;
 /// The largest configuration, in bytes of JSON.
 const MAX_CONFIG_BYTES: usize = 64 * 1024;
 
+/// The most read roots in a configuration. Each is searched for secrets before every read.
+const MAX_READ_ROOTS: usize = 16;
+
 /// The most participants that a session remembers, including those who left.
 const MAX_KNOWN_PARTICIPANTS: usize = 10_000;
 
@@ -444,6 +447,14 @@ fn check_announcement(announce: &Announce) -> Result<(), Refusal> {
 /// joins.
 fn check_config(config: &SessionConfig, limits: &Limits) -> Result<(), Refusal> {
     config.validate(limits).map_err(Refusal::InvalidConfig)?;
+    if config.read_roots.len() > MAX_READ_ROOTS {
+        let problem = format!("`read_roots` has at most {MAX_READ_ROOTS} directories");
+        return Err(Refusal::InvalidConfig(problem));
+    }
+    for root in &config.read_roots {
+        pvp_policy::check_read_root(root)
+            .map_err(|problem| Refusal::InvalidConfig(format!("`read_roots`: {problem}")))?;
+    }
     let bytes = serde_json::to_vec(config).map_or(usize::MAX, |json| json.len());
     if bytes > MAX_CONFIG_BYTES {
         return Err(Refusal::InvalidConfig(format!(

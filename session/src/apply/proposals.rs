@@ -26,6 +26,9 @@ const MAX_ENV_VARIABLES: usize = 100;
 /// The most files that an action may bind.
 const MAX_BOUND_FILES: usize = 64;
 
+/// The rule of reads outside of the workspace and the read roots.
+const OUTSIDE_RULE: &str = "path.outside";
+
 /// The most bytes of file contents that a proposal may carry. They stay in the log.
 const MAX_CONTENT_BYTES: usize = 64 * 1024;
 
@@ -85,7 +88,19 @@ impl DecisionBuilder<'_> {
     /// Assesses an action that this executor would run.
     pub(super) fn assess(&self, action: &Action, executor: &ParticipantId) -> Assessment {
         let workspace = self.workspace_of(executor);
-        self.decision_context.policy.assess(action, &workspace)
+        let policy = &self.decision_context.policy;
+        let mut assessment = policy.assess(action, &workspace);
+        if assessment.rule == OUTSIDE_RULE && self.accepts_read_roots(executor) {
+            assessment.needed_read_roots = policy.needed_read_roots(action, &workspace);
+        }
+        assessment
+    }
+
+    /// Whether this executor lets reads see the session's read roots.
+    fn accepts_read_roots(&self, executor: &ParticipantId) -> bool {
+        let member = self.session.members.get(executor);
+        let executor_info = member.and_then(|member| member.announce.executor.as_ref());
+        executor_info.is_some_and(|info| info.read_roots)
     }
 
     /// Where this executor runs commands, as far as it has announced it.
@@ -93,7 +108,14 @@ impl DecisionBuilder<'_> {
         let member = self.session.members.get(executor);
         let executor_info = member.and_then(|member| member.announce.executor.as_ref());
         let directory = executor_info.and_then(|info| info.working_directory.clone());
-        Workspace { directory }
+        let read_roots = match self.accepts_read_roots(executor) {
+            true => self.read_roots(),
+            false => Vec::new(),
+        };
+        Workspace {
+            directory,
+            read_roots,
+        }
     }
 
     /// Tells those who vote which files that the action runs are not bound by its digest.

@@ -1,4 +1,5 @@
-//! Decides on allow rules, which let a command prefix run without a vote until they expire.
+//! Decides on allow rules, which let a command prefix run, or a directory be read, without a vote
+//! until they expire.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use super::{AnswerResult, DecisionBuilder};
 use crate::input::SubmittedMessage;
 use crate::member::Member;
 use crate::proposal::Proposal;
-use crate::state::AllowRule;
+use crate::state::{AllowRule, Allowed};
 
 /// The most allow rules at a time.
 const MAX_RULES: usize = 200;
@@ -36,15 +37,9 @@ impl DecisionBuilder<'_> {
         submitted: &SubmittedMessage,
         allow: PolicyAllow,
     ) -> AnswerResult {
-        check_prefix(&allow.prefix)?;
-        if let Some(directory) = &allow.directory {
-            check_directory(directory)?;
-        }
-        if let Some(program) = self.decision_context.policy.runs_given_code(&allow.prefix) {
-            let problem = format!(
-                "`{program}` runs whatever it is given, so no prefix of it can be allowed; allow the commands that it would run"
-            );
-            return Err(Refusal::Malformed(problem));
+        match &allow.read_root {
+            Some(root) => check_reading(root, &allow)?,
+            None => self.check_commands(&allow)?,
         }
         if allow.expires_at <= self.at
             || allow.expires_at > self.at.plus_millis(MAX_RULE_LIFETIME_MS)
@@ -65,6 +60,22 @@ impl DecisionBuilder<'_> {
             return Err(Refusal::Unauthorized(problem));
         }
         Ok(self.relay(by, submitted, allow))
+    }
+
+    fn check_commands(&self, allow: &PolicyAllow) -> Result<(), Refusal> {
+        check_prefix(&allow.prefix)?;
+        if let Some(directory) = &allow.directory {
+            check_directory(directory)?;
+        }
+        match self.decision_context.policy.runs_given_code(&allow.prefix) {
+            Some(program) => {
+                let problem = format!(
+                    "`{program}` runs whatever it is given, so no prefix of it can be allowed; allow the commands that it would run"
+                );
+                Err(Refusal::Malformed(problem))
+            }
+            None => Ok(()),
+        }
     }
 
     pub(super) fn policy_revoke(
@@ -96,13 +107,35 @@ impl DecisionBuilder<'_> {
         }
         let workspace = self.workspace_of(&proposal.executor);
         let quorum = self.quorum_for(&proposal.assessment);
+        let covers = |allowed: &Allowed| match allowed {
+            Allowed::Commands { prefix, directory } => {
+                let cwd = proposal.action.cwd.as_deref();
+                words.starts_with(prefix) && holds_in(directory.as_deref(), &workspace, cwd)
+            }
+            Allowed::Reading { .. } => false,
+        };
         self.session
             .allow_rules
             .iter()
-            .filter(|(_, rule)| rule.expires_at > self.at && words.starts_with(&rule.prefix))
-            .filter(|(_, rule)| holds_in(rule, &workspace, proposal.action.cwd.as_deref()))
+            .filter(|(_, rule)| rule.expires_at > self.at && covers(&rule.allowed))
             .find(|(_, rule)| self.approval_would_pass(&rule.by, &quorum))
             .map(|(id, _)| id.clone())
+    }
+
+    /// The directories that may be read without a vote: those of the configuration, and those of
+    /// rules whose authors could still approve such a read alone.
+    pub(super) fn read_roots(&self) -> Vec<String> {
+        let quorum = self.quorum_for_category(Category::Write);
+        let in_force = |rule: &&AllowRule| {
+            rule.expires_at > self.at && self.approval_would_pass(&rule.by, &quorum)
+        };
+        let allowed = self.session.allow_rules.values().filter(in_force);
+        let allowed = allowed.filter_map(|rule| match &rule.allowed {
+            Allowed::Commands { .. } => None,
+            Allowed::Reading { root } => Some(root),
+        });
+        let configured = self.session.config.read_roots.iter();
+        configured.chain(allowed).cloned().collect()
     }
 
     /// Whether the sender's approval alone would pass a gate with this quorum.
@@ -144,12 +177,23 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// Whether a rule holds for a command in this directory.
-fn holds_in(rule: &AllowRule, workspace: &Workspace, cwd: Option<&str>) -> bool {
-    match rule.directory.as_deref() {
+/// Whether a rule for this directory holds for a command in `cwd`.
+fn holds_in(directory: Option<&str>, workspace: &Workspace, cwd: Option<&str>) -> bool {
+    match directory {
         Some(ANYWHERE) => true,
         directory => workspace.is_same_directory(directory, cwd),
     }
+}
+
+/// Checks a rule that allows reading a directory.
+fn check_reading(root: &str, allow: &PolicyAllow) -> Result<(), Refusal> {
+    if !allow.prefix.is_empty() || allow.directory.is_some() {
+        let problem =
+            "a rule has a `prefix` or a `read_root`, and a `directory` only with a prefix";
+        return Err(Refusal::Malformed(problem.to_owned()));
+    }
+    pvp_policy::check_read_root(root)
+        .map_err(|problem| Refusal::Malformed(format!("`read_root`: {problem}")))
 }
 
 /// Checks that a directory is one, written so that it means the same to everyone.

@@ -50,6 +50,8 @@ impl CommandFixture {
                 workspace: self.workspace.path().to_owned(),
                 temporary: self.temporary.path().to_owned(),
                 private: Vec::new(),
+                secret_files: Vec::new(),
+                read_roots: Vec::new(),
                 limits: ResourceLimits::default(),
             },
             grace_ms: 100,

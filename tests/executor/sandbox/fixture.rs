@@ -240,6 +240,8 @@ impl SandboxFixture {
                 workspace: self.path("work"),
                 temporary: self.path("tmp"),
                 private: Vec::new(),
+                secret_files: Vec::new(),
+                read_roots: Vec::new(),
                 limits: ResourceLimits::default(),
             },
             grace_ms: 100,

@@ -46,6 +46,7 @@ impl App {
                 ..
             } => self.send_amendment(&gate_version, line.text()),
             Dialog::Allow { prefix: words } => self.send_allow_rule(words.text()),
+            Dialog::AllowReading { directories } => self.send_read_roots(directories.text()),
             Dialog::Interrupt { urgency, message } => {
                 self.send_interrupt(None, urgency, message.text().trim());
                 Ok(())
@@ -139,12 +140,39 @@ impl App {
         };
         let message = PolicyAllow {
             prefix,
+            read_root: None,
             directory,
             expires_at: self.now.plus_seconds(seconds),
             reason: None,
             extra: ExtraFields::new(),
         };
         self.send(request, message);
+        Ok(())
+    }
+
+    /// Allows reading below directories; the text may end with a duration such as `for 30m`.
+    pub(super) fn send_read_roots(&mut self, text: &str) -> Result<(), String> {
+        let (directories, seconds) = parse_life(text)?;
+        if directories.is_empty() {
+            return Err("say which directory may be read, such as /data/sets".to_owned());
+        }
+        if let Some(relative) = directories.iter().find(|it| !it.starts_with('/')) {
+            return Err(format!("`{relative}` is not an absolute path"));
+        }
+        for directory in directories {
+            let request = PendingRequest::WithNotice {
+                success_notice: "reading there is allowed for this session",
+            };
+            let message = PolicyAllow {
+                prefix: Vec::new(),
+                read_root: Some(directory.to_owned()),
+                directory: None,
+                expires_at: self.now.plus_seconds(seconds),
+                reason: None,
+                extra: ExtraFields::new(),
+            };
+            self.send(request, message);
+        }
         Ok(())
     }
 }
@@ -161,8 +189,8 @@ struct RequestedRule {
     seconds: u64,
 }
 
-/// Parses the words of a prefix, the place and the number of seconds it is allowed for.
-fn parse_allow_rule(text: &str) -> Result<RequestedRule, String> {
+/// Parses words that may end with a duration; returns the others, and the seconds.
+fn parse_life(text: &str) -> Result<(Vec<&str>, u64), String> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let mut seconds = DEFAULT_ALLOW_SECONDS;
     if let [.., "for", time] = words.as_slice() {
@@ -170,6 +198,12 @@ fn parse_allow_rule(text: &str) -> Result<RequestedRule, String> {
             .ok_or_else(|| format!("`{time}` is no time; write 30m, 2h or 1d"))?;
         words.truncate(words.len() - 2);
     }
+    Ok((words, seconds))
+}
+
+/// Parses the words of a prefix, the place and the number of seconds it is allowed for.
+fn parse_allow_rule(text: &str) -> Result<RequestedRule, String> {
+    let (mut words, seconds) = parse_life(text)?;
     let mut directory = None;
     if let [.., "in", place] = words.as_slice() {
         directory = Some((*place).to_owned());

@@ -129,6 +129,7 @@ impl App {
             }
             KeyAction::Edit => self.open_edit_dialog(),
             KeyAction::AllowPrefix => self.open_allow_dialog(),
+            KeyAction::AllowReading => self.open_allow_reading_dialog(),
             _ => {}
         }
     }
@@ -295,6 +296,23 @@ impl App {
         let requested = &card.requested;
         let prefix = requested.prefix.join(" ");
         self.dialog = Some(Dialog::allow(&prefix, requested.cwd.as_deref()));
+    }
+
+    fn open_allow_reading_dialog(&mut self) {
+        let Some(card) = self.card_as_drawn() else {
+            return;
+        };
+        if !self.view.may_approve() {
+            return self.show_notice(NoticeLevel::Error, "your roles do not approve");
+        }
+        let roots = card.requested.needed_read_roots();
+        if roots.is_empty() {
+            return self.show_notice(
+                NoticeLevel::Error,
+                "this one is not asked about only because of the directory it reads",
+            );
+        }
+        self.dialog = Some(Dialog::allow_reading(roots));
     }
 
     /// Opens the list of everything that waits for the user's vote, to approve it together.

@@ -209,6 +209,11 @@ fn title(app: &App, current: CurrentCard<'_>) -> String {
 fn key_hints_line(app: &App) -> Line<'static> {
     let keymap = &app.config.keymap;
     let mut spans = vec![Span::raw(" ")];
+    let reading = matches!(
+        app.current_card(),
+        Some(CurrentCard::Open(card)) if !card.requested.needed_read_roots().is_empty()
+    );
+    let reading = reading.then_some((KeyAction::AllowReading, "allow reading"));
     for (action, word) in [
         (KeyAction::Approve, "approve"),
         (KeyAction::Reject, "reject"),
@@ -216,7 +221,10 @@ fn key_hints_line(app: &App) -> Line<'static> {
         (KeyAction::AllowPrefix, "allow prefix"),
         (KeyAction::ApproveAll, "all"),
         (KeyAction::Explain, "explain"),
-    ] {
+    ]
+    .into_iter()
+    .chain(reading)
+    {
         let key = keymap.first_key(KeyScope::Card, action);
         spans.push(Span::styled(key, app.theme.key));
         spans.push(Span::styled(format!(" {word}  "), app.theme.plain));

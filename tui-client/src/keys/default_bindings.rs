@@ -54,6 +54,13 @@ pub const DEFAULT_BINDINGS: &[KeyBinding] = &[
     ),
     binding(
         Card,
+        KeyAction::AllowReading,
+        "allow_reading",
+        &["D"],
+        "allow reading below the directory that this command reads, for a while",
+    ),
+    binding(
+        Card,
         KeyAction::ApproveAll,
         "approve_all",
         &["A"],

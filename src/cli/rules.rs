@@ -1,0 +1,145 @@
+//! `pvp rules`: lists what runs without asking in a session, allows reading, takes rules back.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use pvp_client::{ApiClient, fresh_id, narrate, now};
+use pvp_protocol::payload::{AllowRuleInfo, PolicyAllow, PolicyRevoke, SessionAck};
+use pvp_protocol::{ExtraFields, JsonObject, MessageId, SessionId};
+use serde::Serialize;
+
+use super::invite::parse_duration;
+use super::links::LinkArguments;
+use super::{one_line, print_json, print_line};
+
+/// How long a rule holds unless somebody says otherwise.
+pub(super) const DEFAULT_SECONDS: u64 = 3600;
+
+#[derive(Args)]
+pub(crate) struct RulesArguments {
+    #[command(flatten)]
+    link: LinkArguments,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    command: Option<RulesCommand>,
+}
+
+#[derive(Subcommand)]
+enum RulesCommand {
+    /// Let commands that only read do so below a directory beside the workspace, without asking
+    AllowRead {
+        /// The directory, as an absolute path
+        directory: String,
+        /// How long: 30m, 2h, at most 7d
+        #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+        seconds: u64,
+        /// Why, for the record
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Take a rule back
+    Revoke {
+        /// The rule's id, as `pvp rules` prints it
+        #[arg(value_parser = super::parse_message_id)]
+        rule: MessageId,
+        /// Why, for the record
+        #[arg(long)]
+        reason: Option<String>,
+    },
+}
+
+pub(crate) fn run(arguments: &RulesArguments) -> anyhow::Result<ExitCode> {
+    let (api, session) = arguments.link.api_and_session()?;
+    let ack = match &arguments.command {
+        None => {
+            list(&api, &session, arguments.json)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(RulesCommand::AllowRead {
+            directory,
+            seconds,
+            reason,
+        }) => allow_reading(&api, &session, directory, *seconds, reason.clone())?,
+        Some(RulesCommand::Revoke { rule, reason }) => {
+            let revoke = PolicyRevoke {
+                rule: rule.clone(),
+                reason: reason.clone(),
+                extra: ExtraFields::new(),
+            };
+            send(&api, &session, "policy.revoke", &revoke)?
+        }
+    };
+    match (&arguments.command, arguments.json) {
+        (_, true) => print_json(serde_json::to_string(&ack)?)?,
+        (Some(RulesCommand::AllowRead { directory, .. }), false) => {
+            let rule = &ack.id;
+            print_line(format!(
+                "reading below {} is allowed  {rule}",
+                one_line(directory)
+            ))?;
+        }
+        (Some(RulesCommand::Revoke { .. }) | None, false) => print_line("taken back")?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(api: &ApiClient, session: &SessionId, json: bool) -> anyhow::Result<()> {
+    let mut rules = api.session(session)?.rules;
+    let now = now();
+    rules.retain(|rule| rule.expires_at > now);
+    if json {
+        return print_json(serde_json::to_string(&rules)?);
+    }
+    for rule in &rules {
+        print_line(rule_line(rule, now))?;
+    }
+    if rules.is_empty() {
+        print_line("nothing is allowed beforehand")?;
+    }
+    Ok(())
+}
+
+fn rule_line(rule: &AllowRuleInfo, now: pvp_protocol::Timestamp) -> String {
+    let allowed = narrate::allow_rule(
+        &rule.prefix.join(" "),
+        rule.read_root.as_deref(),
+        rule.directory.as_deref(),
+    );
+    let left = narrate::duration(rule.expires_at.millis_since(now));
+    let text = format!("{allowed} for another {left}, by {}", rule.by);
+    format!("{}  {}", rule.rule, one_line(&text))
+}
+
+/// Allows reading below a directory for so many seconds.
+pub(super) fn allow_reading(
+    api: &ApiClient,
+    session: &SessionId,
+    directory: &str,
+    seconds: u64,
+    reason: Option<String>,
+) -> anyhow::Result<SessionAck> {
+    let allow = PolicyAllow {
+        prefix: Vec::new(),
+        read_root: Some(directory.to_owned()),
+        directory: None,
+        expires_at: now().plus_seconds(seconds),
+        reason,
+        extra: ExtraFields::new(),
+    };
+    send(api, session, "policy.allow", &allow)
+}
+
+fn send(
+    api: &ApiClient,
+    session: &SessionId,
+    kind: &str,
+    payload: &impl Serialize,
+) -> anyhow::Result<SessionAck> {
+    let mut message = JsonObject::new();
+    message.insert("id".to_owned(), fresh_id().as_str().into());
+    message.insert("type".to_owned(), kind.into());
+    message.insert("payload".to_owned(), serde_json::to_value(payload)?);
+    Ok(api.send(session, &message)?)
+}
