@@ -212,6 +212,7 @@ fn measure_row(row: &'static str) -> MeasuredCommand {
     let action = Action::new(Command::Shell { line: line.clone() });
     let directory = Workspace {
         directory: Some(workspace.to_owned()),
+        ..Workspace::default()
     };
     MeasuredCommand {
         truth,

@@ -118,6 +118,7 @@ fn reason_against(words: &[String], explanation: &Explanation) -> Option<String>
     });
     let workspace = Workspace {
         directory: Some("/work/app".to_owned()),
+        ..Workspace::default()
     };
     let assessment = Policy::built_in().explain(&action, &workspace).assessment;
     let mut words = explanation.read_commands.iter().flatten();
