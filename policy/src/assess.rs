@@ -305,7 +305,7 @@ impl<'a> Assessor<'a> {
         let reads = |name: &str| self.table.read_rules_for(name).next().is_some();
         let known = command_name(command).is_some_and(|name| {
             reads(&name)
-                && !self.table.wrappers.contains_key(&name)
+                && wrappers::wrapped_commands(self.table, &name, &command.words).is_none()
                 && !self.interprets_stdin(command)
         });
         known || self.has_inert_arguments(command)
@@ -342,6 +342,7 @@ impl<'a> Assessor<'a> {
         verdicts.extend(self.assess_wrapped(&name, command, depth));
         verdicts.extend(self.assess_brace_expansion(command, depth));
         verdicts.extend(self.assess_assignments(command));
+        verdicts.extend(self.assess_verbs(&name, command));
         let severe = verdicts.into_iter().reduce(CommandVerdict::max);
         let lowered = severe
             .as_ref()
@@ -508,6 +509,7 @@ impl<'a> Assessor<'a> {
                     CommandVerdict::write(Risk::Low, "default.arguments", &reason)
                 })
             }
+            "<" if redirect.target.is_pipe() => None,
             "<" => self
                 .check_paths(
                     std::slice::from_ref(&redirect.target),
@@ -533,19 +535,21 @@ impl<'a> Assessor<'a> {
         verdicts.into_iter().fold(write, CommandVerdict::max)
     }
 
+    /// The verdict on an unknown program that is told to destroy something.
+    fn assess_verbs(&self, name: &str, command: &SimpleCommand) -> Option<CommandVerdict> {
+        let words = &command.words[1..];
+        let verb = (!self.table.has_rules_for(name)).then(|| verbs::destructive_verb(words))??;
+        let reason = format!("`{name}` is told to {verb} something");
+        Some(CommandVerdict::new(
+            Category::Destructive,
+            Risk::High,
+            "default.destructive-verb",
+            &reason,
+        ))
+    }
+
     fn unknown_command(&self, name: &str, command: &SimpleCommand) -> CommandVerdict {
         let first = &command.words[0];
-        if !self.table.has_rules_for(name)
-            && let Some(verb) = verbs::destructive_verb(&command.words[1..])
-        {
-            let reason = format!("`{name}` is told to {verb} something");
-            return CommandVerdict::new(
-                Category::Destructive,
-                Risk::High,
-                "default.destructive-verb",
-                &reason,
-            );
-        }
         let reason = match first.as_literal() {
             None => "what it runs is computed by the shell".to_owned(),
             Some(text) if text.contains('/') => format!("`{text}` is run by its path"),

@@ -37,6 +37,7 @@ pub(crate) fn by_name(name: &str) -> Option<ArgumentCheck> {
         "inspect-format" => ArgumentCheck::Parsed(check_inspect_format),
         "kubectl-describe" => ArgumentCheck::Parsed(check_kubectl_describe),
         "kubectl-get" => ArgumentCheck::Parsed(check_kubectl_get),
+        "sqlite-query" => ArgumentCheck::Parsed(check_sqlite_query),
         "public-variables" => ArgumentCheck::Parsed(check_public_variables),
         _ => return None,
     })
@@ -216,6 +217,33 @@ fn check_getent(checked: &mut CheckedArguments) -> Result<(), String> {
         )),
         None => Err("does not say what to look up".to_owned()),
     }
+}
+
+/// Accepts a database and one query that only looks.
+fn check_sqlite_query(checked: &mut CheckedArguments) -> Result<(), String> {
+    let [database, statement] = checked.operands.as_slice() else {
+        return Err("is not a database and one statement".to_owned());
+    };
+    let text = statement.as_literal().ok_or("its statement is not known")?;
+    let lower = text.trim().trim_end_matches(';').to_ascii_lowercase();
+    let word = lower.split_whitespace().next().unwrap_or_default();
+    let looks = matches!(
+        word,
+        "select" | ".tables" | ".schema" | ".indexes" | ".indices" | ".databases"
+    );
+    let calls = [
+        "writefile",
+        "edit",
+        "load_extension",
+        "readfile",
+        "fts3_tokenizer",
+    ];
+    let one = !lower.contains([';', '\n', '"', '\\']);
+    if !looks || !one || calls.iter().any(|name| lower.contains(name)) {
+        return Err(format!("`{text}` may do more than look"));
+    }
+    checked.targets.paths = vec![database.clone()];
+    Ok(())
 }
 
 fn check_public_variables(checked: &mut CheckedArguments) -> Result<(), String> {

@@ -124,6 +124,9 @@ struct Lexer<'a> {
     expects_pattern: bool,
 }
 
+/// How deep inside substitutions the text of a here-document may hold others.
+const MAX_DOCUMENT_DEPTH: usize = 3;
+
 /// Longest first, so that a prefix never hides a longer operator.
 const REDIRECTS: [&str; 9] = ["<<<", "&>>", "&>", ">>", ">|", ">&", "<&", "<", ">"];
 
@@ -181,6 +184,9 @@ impl Lexer<'_> {
                     self.end_command(1);
                     return self.is_complete().then_some(());
                 }
+                '<' if self.rest().starts_with("<(") && !self.segment.words.is_empty() => {
+                    self.word()?;
+                }
                 '<' | '>' => self.redirect()?,
                 ';' | '&' | '|' | '(' | ')' => return None,
                 _ => self.word()?,
@@ -211,7 +217,7 @@ impl Lexer<'_> {
         if rest.starts_with("<<") && !rest.starts_with("<<<") {
             return self.here_document();
         }
-        // This lexer accepts neither process substitution nor `<>`.
+        // This lexer accepts neither `<(…)` at the place of a command, nor `>(…)` and `<>`.
         if rest.starts_with("<(") || rest.starts_with(">(") || rest.starts_with("<>") {
             return None;
         }
@@ -236,20 +242,18 @@ impl Lexer<'_> {
         self.at += if strips_tabs { 3 } else { 2 };
         self.skip_blanks();
         let span = self.one_word()?;
-        let raw = self.source.part(span);
-        let unquoted = ['\'', '"'].iter().find_map(|quote| {
-            let inner = raw.strip_prefix(*quote)?;
-            inner.strip_suffix(*quote)
-        });
-        let delimiter = unquoted.unwrap_or(raw);
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let raw = self.source.part(span.clone());
+        let expands = !raw.contains(['\'', '"', '\\']);
+        let scan = scan_word(self.source.part(..span.end), span.start, ScanUntil::End);
+        let delimiter = scan.word.as_literal()?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_- ".contains(c);
         if delimiter.is_empty() || !delimiter.chars().all(plain) {
             return None;
         }
         self.pending.push(PendingDocument {
-            delimiter: delimiter.to_owned(),
+            delimiter,
             strips_tabs,
-            expands: unquoted.is_none(),
+            expands,
         });
         Some(())
     }
@@ -258,7 +262,7 @@ impl Lexer<'_> {
     fn skip_here_documents(&mut self) -> Option<()> {
         for document in std::mem::take(&mut self.pending) {
             let start = self.at;
-            loop {
+            let end = loop {
                 let rest = self.rest();
                 let (line, length) = match rest.find('\n') {
                     Some(end) => (rest.part(..end), end + 1),
@@ -269,20 +273,53 @@ impl Lexer<'_> {
                     false => line,
                 };
                 let ends = shown == document.delimiter;
-                let runs = document.expands && (line.contains('`') || line.contains("$("));
-                if length == 0 || runs {
+                if length == 0 {
                     return None;
                 }
-                let expands = document.expands && line.contains(['$', '\\']);
-                self.layout.expands_documents |= expands;
-                if ends {
-                    self.layout.here_documents.push(start..self.at);
-                    self.at += length;
-                    break;
-                }
+                let line_start = self.at;
                 self.at += length;
+                if ends {
+                    break line_start;
+                }
+            };
+            if document.expands {
+                self.expanded_document(start..end)?;
+            } else {
+                self.layout.here_documents.push(start..end);
             }
         }
+        Some(())
+    }
+
+    /// Finds the substitutions in the text of a here-document. The rest of it is data.
+    fn expanded_document(&mut self, span: Range<usize>) -> Option<()> {
+        let text = self.source.part(span.clone());
+        let mut data_start = span.start;
+        let mut skip_until = span.start;
+        let mut escaped = false;
+        for (offset, c) in text.char_indices() {
+            let at = span.start + offset;
+            if at < skip_until {
+                continue;
+            }
+            let rest = self.source.part(at..span.end);
+            match c {
+                _ if escaped => escaped = false,
+                '\\' => escaped = true,
+                '`' => return None,
+                '$' if rest.starts_with("$(") => {
+                    let inside = self.source.part(..span.end);
+                    let (layout, end) = lex_substitution(inside, at + 2, self.depth + 1)
+                        .filter(|_| self.depth < MAX_DOCUMENT_DEPTH)?;
+                    self.layout.here_documents.push(data_start..at);
+                    self.layout.extend(layout);
+                    (data_start, skip_until) = (end, end);
+                }
+                _ => {}
+            }
+            self.layout.expands_documents |= matches!(c, '$' | '\\');
+        }
+        self.layout.here_documents.push(data_start..span.end);
         Some(())
     }
 
@@ -383,6 +420,10 @@ impl Lexer<'_> {
             return self.pending.is_empty().then_some(());
         }
         let mut patterns = Vec::new();
+        if self.rest().starts_with('(') {
+            self.at += 1;
+            self.skip_blanks();
+        }
         loop {
             let span = self.one_word()?;
             if patterns.is_empty() && self.source.part(span.clone()) == "esac" {
@@ -490,6 +531,14 @@ mod tests {
                 vec![vec!["a"], vec!["b"], vec!["e"]],
             ),
             ("a <<'E'\n$(c)\nE", vec![vec!["a"]]),
+            ("a <<\\E\n$(c)\nE", vec![vec!["a"]]),
+            ("a <<'E F'\nc\nE F", vec![vec!["a"]]),
+            (
+                "a <<E\nb $(c d) $e\nE\nf",
+                vec![vec!["a"], vec!["c", "d"], vec!["f"]],
+            ),
+            ("a <(b c) d", vec![vec!["a", "<(b c)", "d"], vec!["b", "c"]]),
+            ("a < <(b c)", vec![vec!["a"], vec!["b", "c"]]),
             ("a <<-E\nc\n\tE\nd", vec![vec!["a"], vec!["d"]]),
             (
                 "[[ -f a && b < c ]] && d",
@@ -521,12 +570,14 @@ mod tests {
             "a &",
             "a |& b",
             "f() { a; }",
-            "a <<E\n$(b)\nE",
+            "a <<E\n$(b &)\nE",
             "a <<E\n`b`\nE",
             "a <<E\nb",
             "a <<E",
             "a <<E \"\n\"\nE",
-            "a <(b)",
+            "<(b)",
+            "a >(b)",
+            "a <(b",
             "a `b`",
             "a $(b &)",
             "a $(b",

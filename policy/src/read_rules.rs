@@ -130,6 +130,13 @@ impl ReadRule {
             }
             return Ok(ReadTargets::default());
         }
+        let public: Vec<ShellWord>;
+        let arguments = if self.data.public_variables {
+            public = arguments.iter().map(with_public_variables).collect();
+            &public
+        } else {
+            arguments
+        };
         for argument in arguments {
             self.check_argument(argument)?;
         }
@@ -213,6 +220,12 @@ impl ReadRule {
         let full = self
             .resolve_long_flag(name)
             .ok_or_else(|| flag_not_allowed(&format!("--{name}")))?;
+        if self.data.long_pair.split_whitespace().any(|it| it == full) {
+            let name = flag_value(words, &format!("--{full}"))?;
+            let value = flag_value(words, &format!("--{full}"))?;
+            name.as_literal().ok_or_else(unknown_value)?;
+            return Ok((full, Some(value)));
+        }
         let takes_value = self.long_value.contains(&full);
         match value {
             Some(value) => Ok((full, Some(value))),
@@ -255,7 +268,7 @@ impl ReadRule {
                 checked.flags.push((name, Some(value)));
                 return Ok(());
             } else if self.data.short_value.contains(letter) {
-                if self.data.style == OptionStyle::Own && letters.chars().nth(1).is_some() {
+                if self.data.style == OptionStyle::Own && !rest.as_str().is_empty() {
                     return Err(format!("`-{letters}` takes its values from the next words"));
                 }
                 let value = if rest.as_str().is_empty() {
@@ -336,7 +349,9 @@ impl ReadRule {
             let names = values.iter().flat_map(|word| names_in(&word.text()));
             checked.targets.names.extend(names);
             // Where a flag's value is optional, the word behind the flag is a file.
-            paths.extend(values.into_iter().filter(is_path_like));
+            if self.data.operands != OperandKind::Names {
+                paths.extend(values.into_iter().filter(is_path_like));
+            }
         }
         if self.data.operands == OperandKind::Names {
             let names = checked.operands.iter();
@@ -434,6 +449,27 @@ const PUBLIC_VARIABLES: &[&str] = &[
 pub(crate) fn is_public_variable(name: &str) -> bool {
     let special = name.chars().all(|c| !c.is_ascii_alphabetic() && c != '_');
     special || PUBLIC_VARIABLES.contains(&name)
+}
+
+/// The word with variables that hold no secret as values that only the shell knows.
+fn with_public_variables(word: &ShellWord) -> ShellWord {
+    let part = |part: &WordPart| match part {
+        WordPart::Variable { name, quoted: true } if is_public_variable(name) => {
+            WordPart::Computed {
+                source: format!("${name}"),
+                quoted: true,
+            }
+        }
+        WordPart::Variable { .. }
+        | WordPart::Text(_)
+        | WordPart::Glob(_)
+        | WordPart::Computed { .. }
+        | WordPart::Opaque(_) => part.clone(),
+    };
+    ShellWord {
+        parts: word.parts.iter().map(part).collect(),
+        ..*word
+    }
 }
 
 /// Checks a word of a command that only prints its words.

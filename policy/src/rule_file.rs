@@ -107,6 +107,8 @@ pub(crate) struct ReadRuleData {
     pub(crate) long: String,
     /// Long flags that take a value, attached or as the next word.
     pub(crate) long_value: String,
+    /// Those of `long` that take a name and a value, as the next two words.
+    pub(crate) long_pair: String,
     /// Long flags that exist but are refused. Abbreviations are allowed only if this list is given.
     pub(crate) refused_long: Option<String>,
     /// Words that are allowed exactly as written, such as `-version`.
@@ -135,6 +137,8 @@ pub(crate) struct ReadRuleData {
     pub(crate) refuse: Option<String>,
     /// No flag of this command, known or not, does more than read.
     pub(crate) harmless_flags: bool,
+    /// Quoted variables that hold no secret are allowed as operands.
+    pub(crate) public_variables: bool,
     /// No argument is a flag or a file, so variables are allowed too.
     pub(crate) text: bool,
     /// Applies even if a command rule says write.

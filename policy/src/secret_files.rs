@@ -216,19 +216,34 @@ pub(crate) fn may_match_secret(path: &ResolvedPath) -> bool {
 /// Whether a glob in the path is written so that it matches such a name: `.e*` and `cred*`, but not
 /// `*` or `*.json`, which also match it by chance.
 pub(crate) fn is_aimed_at_secret(path: &ResolvedPath) -> bool {
-    let aimed = |pattern: &String| {
-        let glob = |c: char| "*?[".contains(c);
-        let head = pattern.split(glob).next().unwrap_or_default().len();
-        let says_something = pattern.contains(|c: char| c.is_ascii_alphanumeric());
-        let characters: Vec<char> = pattern.to_ascii_lowercase().chars().collect();
-        pattern.contains(glob)
-            && says_something
-            && secret_names().any(|name| {
-                (name.starts_with('.') || head >= MIN_AIMED_LETTERS)
-                    && glob_matches(&characters, name)
-            })
-    };
-    path.components.iter().any(aimed)
+    let settings = path.components.iter().any(|name| name == ".git")
+        && path
+            .components
+            .last()
+            .is_some_and(|name| is_aimed_at(name, "config"));
+    settings || path.components.iter().any(|name| is_aimed_at_any(name))
+}
+
+fn is_aimed_at_any(pattern: &str) -> bool {
+    let data_files = SECRET_STEMS.iter().any(|stem| {
+        let named = |suffix: &&str| is_aimed_at(pattern, &format!("{stem}{suffix}"));
+        DATA_SUFFIXES.iter().any(named)
+    });
+    data_files
+        || secret_names().any(|name| is_aimed_at(pattern, name))
+        || SECRET_PREFIXES
+            .iter()
+            .any(|name| is_aimed_at(pattern, name))
+}
+
+fn is_aimed_at(pattern: &str, name: &str) -> bool {
+    let glob = |c: char| "*?[".contains(c);
+    let head = pattern.split(glob).next().unwrap_or_default().len();
+    let says_something = pattern.contains(|c: char| c.is_ascii_alphanumeric());
+    let characters: Vec<char> = pattern.to_ascii_lowercase().chars().collect();
+    // `id_*` is enough for the names of keys.
+    let aimed = name.starts_with('.') || head >= MIN_AIMED_LETTERS || pattern.starts_with("id_");
+    pattern.contains(glob) && says_something && aimed && glob_matches(&characters, name)
 }
 
 /// Whether an entry of a directory is a file or a directory.

@@ -256,7 +256,9 @@ impl SyntaxWalker<'_> {
                 self.in_subshell(|walker| walker.visit_children(node, depth + 1, nesting + 1));
             }
             "process_substitution" => {
-                self.add_doubt("runs a command inside another one's words");
+                if !self.source.part(self.span(node)).starts_with("<(") {
+                    self.add_doubt("writes to a command inside another one's words");
+                }
                 self.in_subshell(|walker| walker.visit_children(node, depth + 1, nesting + 1));
             }
             "while_statement"
@@ -448,7 +450,8 @@ impl SyntaxWalker<'_> {
             self.layout.assignments.extend(assignments);
         }
         self.record_command(spans);
-        for name in &names {
+        let bound = self.bindings.len();
+        for name in names.iter().filter(|name| *name != "_") {
             self.check_loop_variable(name);
             let source = format!("${name}");
             let part = WordPart::Computed {
@@ -463,7 +466,7 @@ impl SyntaxWalker<'_> {
         }
         self.visit(body, depth, nesting);
         self.allow_for_failed_cd();
-        self.bindings.truncate(self.bindings.len() - names.len());
+        self.bindings.truncate(bound);
         true
     }
 

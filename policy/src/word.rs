@@ -80,6 +80,13 @@ impl ShellWord {
         !self.leading_tilde && self.is_computed() && self.parts.iter().all(known)
     }
 
+    /// Whether this is `<(…)`, which a command reads like a file.
+    pub(crate) fn is_pipe(&self) -> bool {
+        let computed = |part: &WordPart| matches!(part, WordPart::Computed { .. });
+        matches!(self.parts.as_slice(), [WordPart::Text(text), part]
+            if text == PIPE_DIRECTORY && computed(part))
+    }
+
     pub(crate) fn is_computed(&self) -> bool {
         let computed = |part: &WordPart| matches!(part, WordPart::Computed { .. });
         self.parts.iter().any(computed)
@@ -148,6 +155,9 @@ const MAX_OPAQUE_CHARS: usize = 200;
 /// How deep substitutions inside substitutions are followed.
 const MAX_SUBSTITUTION_DEPTH: usize = 4;
 
+/// Where the names of the pipes are that stand for `<(…)`.
+pub(crate) const PIPE_DIRECTORY: &str = "/dev/fd/";
+
 /// A scanned word and where it ends.
 pub(crate) struct ScannedWord {
     pub(crate) word: ShellWord,
@@ -179,29 +189,23 @@ pub(crate) fn scan_nested_word(
     until: ScanUntil,
     depth: usize,
 ) -> ScannedWord {
-    let mut scanner = WordScanner {
-        source,
-        at: start,
-        parts: Vec::new(),
-        text: String::new(),
-        certain: true,
-        braces: false,
-        inner: Vec::new(),
-        until,
-        depth,
-    };
+    let mut scanner = WordScanner::new(source, start, until, depth);
     let tilde = source.part(start..).starts_with('~');
+    if source.part(start..).starts_with("<(") {
+        scanner.process_substitution();
+    }
     scanner.scan();
     scanner.flush_text();
     let raw = source.part(start..scanner.at);
     // Braces may expand to other words. Only `{}` and lone braces never do.
-    let braces = scanner.braces && !matches!(raw, "{}" | "{" | "}");
+    let without_pairs = raw.replace("{}", "");
+    let lone = matches!(raw, "{" | "}") || !without_pairs.contains(['{', '}']);
+    let braces = scanner.braces && !lone;
     let expanded = if braces {
         braces::expand(raw).unwrap_or_default()
     } else {
         Vec::new()
     };
-    let scanned = |text: &String| scan_word(text, 0, ScanUntil::End).word;
     ScannedWord {
         word: ShellWord {
             parts: scanner.parts,
@@ -210,8 +214,20 @@ pub(crate) fn scan_nested_word(
         },
         end: scanner.at,
         certain: scanner.certain && (!braces || !expanded.is_empty()),
-        expanded: expanded.iter().map(scanned).collect(),
+        expanded: expanded.iter().map(|text| plain_word(text)).collect(),
         inner: scanner.inner,
+    }
+}
+
+/// A word without quotes, whose braces stay as they are.
+fn plain_word(text: &str) -> ShellWord {
+    let mut scanner = WordScanner::new(text, 0, ScanUntil::End, 0);
+    scanner.scan();
+    scanner.flush_text();
+    ShellWord {
+        parts: scanner.parts,
+        leading_tilde: text.starts_with('~'),
+        has_braces: false,
     }
 }
 
@@ -235,6 +251,22 @@ struct WordScanner<'a> {
     until: ScanUntil,
     /// How many substitutions the word is inside.
     depth: usize,
+}
+
+impl<'a> WordScanner<'a> {
+    fn new(source: &'a str, at: usize, until: ScanUntil, depth: usize) -> Self {
+        Self {
+            source,
+            at,
+            parts: Vec::new(),
+            text: String::new(),
+            certain: true,
+            braces: false,
+            inner: Vec::new(),
+            until,
+            depth,
+        }
+    }
 }
 
 impl WordScanner<'_> {
@@ -408,6 +440,19 @@ impl WordScanner<'_> {
         }
     }
 
+    /// `<(…)` at the beginning of a word, which becomes the name of a pipe.
+    fn process_substitution(&mut self) {
+        let depth = self.depth + 1;
+        let inside = (depth <= MAX_SUBSTITUTION_DEPTH)
+            .then(|| lex::lex_substitution(self.source, self.at + 2, depth))
+            .flatten();
+        if let Some((layout, end)) = inside {
+            self.inner.push(layout);
+            self.parts.push(WordPart::Text(PIPE_DIRECTORY.to_owned()));
+            self.computed(end, true);
+        }
+    }
+
     /// `$((…))` over numbers. Names in it could hold commands.
     fn arithmetic(&mut self, quoted: bool) {
         let inside = self.source.part(self.at + 3..);
@@ -528,8 +573,22 @@ mod tests {
     #[test]
     fn what_a_shell_would_evaluate_is_not_certain() {
         for source in [
-            "`x`", "\"`x`\"", "${a:=b}", "$[1]", "$'a'", "$\"a\"", "'a", "\"a", "a{'b',c}",
-            "${a[0]}", "{a..bc}", "$(x &)", "$((a))", "$(x", "a=~/b", "a{b}",
+            "`x`",
+            "\"`x`\"",
+            "${a:=b}",
+            "$[1]",
+            "$'a'",
+            "$\"a\"",
+            "'a",
+            "\"a",
+            "a{'b',c}",
+            "${a[0]}",
+            "{a..bc}",
+            "$(x &)",
+            "$((a))",
+            "$(x",
+            "a=~/b",
+            "{a,{b,c}}",
         ] {
             assert!(!scan_all(source).certain, "{source}");
         }

@@ -36,7 +36,10 @@ const HISTORY_FLAGS: &[&str] = &[
 
 /// Refuses the patches of a whole history: it holds whatever was ever committed, and removed since.
 pub(super) fn check_log(checked: &mut CheckedArguments) -> Result<(), String> {
-    let shows_content = PATCH_FLAGS.iter().any(|flag| checked.has_flag(flag));
+    // `-L` shows only the lines of the file that it names.
+    let lines = |flag: &&&str| **flag != "L";
+    let mut flags = PATCH_FLAGS.iter().filter(lines);
+    let shows_content = flags.any(|flag| checked.has_flag(flag));
     if shows_content && !is_limited_to_paths(checked) {
         return Err(all_content());
     }

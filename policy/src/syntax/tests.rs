@@ -45,6 +45,7 @@ fn plain_lines_leave_no_doubt() {
         "cat <<'E'\n$(x) `y` (((\nE",
         "cat <<E | grep x\ny\nE",
         "cat <<-E\n\ty\n\tE\nls",
+        "cat <(ls) < <(ls)",
         "echo $((1 + 2))",
         "time ls",
     ] {
@@ -65,7 +66,7 @@ fn hidden_commands_leave_doubt() {
         "echo $[1]",
         "ls &",
         "cat <<E\n$(x)\nE",
-        "cat <(ls)",
+        "cat >(ls)",
         "f() { ls; }",
         "a=1",
         "export A=1",

@@ -7,8 +7,8 @@ const MAX_WORDS: usize = 32;
 
 /// What a word with braces expands to, or `None` if that is not certain.
 pub(super) fn expand(raw: &str) -> Option<Vec<String>> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+*?,{}".contains(c);
-    if !raw.chars().all(plain) || lex::is_assignment(raw) {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+*?,{}~^".contains(c);
+    if raw.starts_with('~') || !raw.chars().all(plain) || lex::is_assignment(raw) {
         return None;
     }
     let mut words = vec![String::new()];
@@ -45,7 +45,10 @@ fn alternatives(inside: &str) -> Option<Vec<String>> {
     if inside.contains(',') {
         return Some(inside.split(',').map(str::to_owned).collect());
     }
-    let (first, last) = inside.split_once("..")?;
+    let Some((first, last)) = inside.split_once("..") else {
+        // Neither a list nor a range, as in `HEAD@{1}`: the braces stay.
+        return (!inside.is_empty()).then(|| vec![format!("{{{inside}}}")]);
+    };
     let number = |text: &str| {
         let canonical = !text.is_empty() && (text == "0" || !text.starts_with('0'));
         let digits = text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -78,6 +81,10 @@ mod tests {
             ("x{1..3}", "x1 x2 x3"),
             ("{3..1}", "3 2 1"),
             ("{,a}b", "b ab"),
+            ("HEAD@{1}", "HEAD@{1}"),
+            ("stash@{0}", "stash@{0}"),
+            ("HEAD~{2,1}", "HEAD~2 HEAD~1"),
+            ("{a}{b,c}", "{a}b {a}c"),
             ("--include=*.{c,h}", "--include=*.c --include=*.h"),
         ] {
             let expected: Vec<String> = words.split(' ').map(str::to_owned).collect();
@@ -88,9 +95,10 @@ mod tests {
     #[test]
     fn anything_else_is_not_certain() {
         for raw in [
-            "{a}",
+            "{}{a,b}",
             "{a,{b,c}}",
             "a}{b,c}",
+            "{a,b}}",
             "{a,b",
             "a,b}",
             "{01..3}",
