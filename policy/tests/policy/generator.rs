@@ -5,6 +5,7 @@
 //! goes on after a failure and prints every distinct one in the end.
 
 mod commands;
+mod every_flag;
 mod failures;
 mod grammar;
 mod hostile;
@@ -17,6 +18,7 @@ mod recorded_runs;
 mod runner;
 mod scripts;
 mod words;
+mod world;
 
 use std::panic::catch_unwind;
 
