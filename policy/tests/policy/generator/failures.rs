@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::support::env_text;
+
 /// What is wrong about a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
@@ -44,7 +46,7 @@ impl Failures {
                 known.push((short, details));
             }
         }
-        if std::env::var_os("PVP_KEEP_GOING").is_none() {
+        if env_text("PVP_KEEP_GOING").is_none() {
             self.assert_none();
         }
     }
