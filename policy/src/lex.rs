@@ -184,9 +184,7 @@ impl Lexer<'_> {
                     self.end_command(1);
                     return self.is_complete().then_some(());
                 }
-                '<' if self.rest().starts_with("<(") && !self.segment.words.is_empty() => {
-                    self.word()?;
-                }
+                '<' if self.rest().starts_with("<(") && self.begins_word() => self.word()?,
                 '<' | '>' => self.redirect()?,
                 ';' | '&' | '|' | '(' | ')' => return None,
                 _ => self.word()?,
@@ -194,6 +192,12 @@ impl Lexer<'_> {
         }
         self.end_command(0);
         (self.depth == 0 && self.is_complete()).then_some(())
+    }
+
+    /// Whether an argument begins here: directly behind a word, `<(…)` would be part of that word.
+    fn begins_word(&self) -> bool {
+        let before = self.source.part(..self.at);
+        !self.segment.words.is_empty() && before.ends_with([' ', '\t'])
     }
 
     /// Whether nothing is left open.
@@ -577,6 +581,7 @@ mod tests {
             "a <<E \"\n\"\nE",
             "<(b)",
             "a >(b)",
+            "a \"\"<(b)",
             "a <(b",
             "a `b`",
             "a $(b &)",

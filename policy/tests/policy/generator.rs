@@ -2,9 +2,11 @@
 //! compares what was believed with what happened.
 //!
 //! `PVP_SEED` and `PVP_ROUNDS` choose other lines and more of them. With `PVP_KEEP_GOING=1` a test
-//! goes on after a failure and prints every distinct one in the end.
+//! goes on after a failure and prints every distinct one in the end, and with `PVP_PROGRAM=awk` it
+//! only builds lines of that program.
 
 mod commands;
+mod every_flag;
 mod failures;
 mod grammar;
 mod hostile;
@@ -17,6 +19,7 @@ mod recorded_runs;
 mod runner;
 mod scripts;
 mod words;
+mod world;
 
 use std::panic::catch_unwind;
 
@@ -26,7 +29,7 @@ use pvp_protocol::Category;
 use self::grammar::ReadGrammar;
 use self::lines::LineBuilder;
 use self::random::Random;
-use crate::support::{corpus_cases, explain};
+use crate::support::{corpus_cases, env_text, explain};
 
 /// An endless supply of random lines.
 struct Lines {
@@ -41,7 +44,10 @@ struct Lines {
 
 impl Lines {
     /// Lines of the commands with these grammars.
-    fn new(seed: u64, grammars: Vec<ReadGrammar>) -> Self {
+    fn new(seed: u64, mut grammars: Vec<ReadGrammar>) -> Self {
+        if let Some(program) = env_text("PVP_PROGRAM") {
+            grammars.retain(|grammar| grammar.program() == program);
+        }
         let corpus = corpus_cases().into_iter();
         let corpus = corpus.filter(|case| case.expected == Category::Read);
         let mut known_reads: Vec<String> = corpus.map(|case| case.line).collect();

@@ -106,7 +106,12 @@ pub fn category_of(line: &str) -> Category {
 
 /// A number that the environment sets for a test, such as its seed.
 pub fn env_number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
+    env_text(variable)?.parse().ok()
+}
+
+/// A text that the environment sets for a test.
+pub fn env_text(variable: &str) -> Option<String> {
+    std::env::var(variable).ok()
 }
 
 /// Fragments that hostile lines are made of.

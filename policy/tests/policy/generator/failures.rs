@@ -1,12 +1,9 @@
 //! Lines for which something else happened than was believed, each made as short as possible.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the environment says whether to stop at the first failure"
-)]
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+
+use crate::support::env_text;
 
 /// What is wrong about a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +15,7 @@ pub(super) struct Failure {
 }
 
 /// How many lines of one kind are printed.
-const LINES_PER_KIND: usize = 4;
+const LINES_PER_KIND: usize = 20;
 
 /// How often a failing line is made shorter and run again.
 const MAX_SHRINKS: usize = 600;
@@ -49,7 +46,7 @@ impl Failures {
                 known.push((short, details));
             }
         }
-        if std::env::var_os("PVP_KEEP_GOING").is_none() {
+        if env_text("PVP_KEEP_GOING").is_none() {
             self.assert_none();
         }
     }

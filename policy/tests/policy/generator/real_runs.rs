@@ -1,73 +1,101 @@
 //! Reads change no file, connect to nothing and print no secret, with the programs themselves.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use pvp_policy::{ExpectedWord, Explanation};
-use pvp_protocol::SandboxProfile;
-
-use super::failures::{Failure, Failures};
+use super::Lines;
+use super::every_flag::lines_with_every_flag;
+use super::failures::Failures;
 use super::grammar::{ReadGrammar, read_grammars};
-use super::hostile::CANARY;
-use super::runner::{LineRunner, Programs, SYSTEM_PATH, has_namespaces, has_strace};
-use super::{Lines, explain_read};
-use crate::scratch::changed_paths;
+use super::random::Random;
+use super::runner::{has_namespaces, has_strace};
+use super::world::{RunnableRead, World, is_runnable_program};
 use crate::skip::skip;
-use crate::support::env_number;
-
-/// Programs that wait, or that take long to start, and are therefore not run.
-const SLOW: &str = "sleep npm npx node gcloud java javac terraform apt apt-cache pip pip3 man apropos \
-    whatis lsof dmesg vmstat journalctl gdb docker kubectl top watch strace tmux last python3";
-
-/// Programs that go through all files of a directory, and may come across a secret.
-const SEARCHERS: &str = "grep egrep fgrep rg ag diff git";
+use crate::support::{env_number, explain};
 
 /// How many more turns a rule has whose arguments are a language of their own.
 const CHECKED_TURNS: usize = 5;
+
+/// How many lines run before anyone looks at what they did. More would save little time.
+const LINES_AT_ONCE: usize = 8;
 
 const NO_NAMESPACES: &str = "no namespaces can be created here";
 const NO_STRACE: &str = "attempts to connect cannot be watched here";
 
 #[test]
 fn reads_change_nothing_connect_nowhere_and_print_no_secret() {
-    if !has_namespaces() {
-        return skip(NO_NAMESPACES);
+    let Some(mut world) = watched_world() else {
+        return;
+    };
+    let mut grammars = runnable_grammars();
+    let checked = grammars.iter().filter(|grammar| !grammar.check.is_empty());
+    let again: Vec<ReadGrammar> = checked.cloned().collect();
+    for _ in 0..CHECKED_TURNS {
+        grammars.extend(again.clone());
     }
-    if !has_strace() {
-        skip(NO_STRACE);
-    }
-    let mut lines = Lines::new(2, runnable_grammars());
-    let mut world = World::new();
+    let mut lines = Lines::new(2, grammars);
     let mut failures = Failures::default();
     let rounds = env_number("PVP_ROUNDS").unwrap_or(1000);
-    let (mut ran, mut came_across) = (0, 0);
+    let mut ran = 0;
     while ran < rounds {
         let line = lines.next();
-        let Some(explanation) = explain_read(&line).filter(is_runnable) else {
+        let Some(read) = RunnableRead::new(&line) else {
             continue;
         };
         ran += 1;
-        let failure = world.check(&line, &explanation);
-        came_across += usize::from(world.came_across_secret);
-        if let Some(failure) = failure {
+        if let Some(failure) = world.check(&read) {
             failures.add(&line, failure, |line| {
-                let explanation = explain_read(line).filter(is_runnable)?;
-                world.check(line, &explanation)
+                world.check(&RunnableRead::new(line)?)
             });
         }
     }
-    println!("{ran} reads ran, and {came_across} of them came across a secret");
+    let secrets = world.came_across_secrets;
+    println!("{ran} reads ran, and {secrets} of them came across a secret");
+    failures.assert_none();
+}
+
+/// In a short run each flag is given once, in one of its forms and places.
+#[test]
+fn every_flag_of_every_read_rule_only_reads() {
+    let Some(mut world) = watched_world() else {
+        return;
+    };
+    let mut random = Random::from_environment(3);
+    let mut failures = Failures::default();
+    let mut lines: Vec<String> = Vec::new();
+    for grammar in runnable_grammars() {
+        for forms in lines_with_every_flag(&grammar) {
+            match env_number("PVP_ROUNDS") {
+                Some(_) => lines.extend(forms),
+                None => lines.push(random.pick_string(&forms)),
+            }
+        }
+    }
+    let reads = lines.iter().filter_map(|line| RunnableRead::new(line));
+    let reads: Vec<RunnableRead> = reads.collect();
+    for some in reads.chunks(LINES_AT_ONCE) {
+        for (read, failure) in world.check_all(some) {
+            failures.add(&read.line, failure, |line| {
+                world.check(&RunnableRead::new(line)?)
+            });
+        }
+    }
+    println!(
+        "{} of {} lines are reads, and ran",
+        reads.len(),
+        lines.len()
+    );
     failures.assert_none();
 }
 
 #[test]
 fn a_write_a_connection_and_a_secret_would_be_noticed() {
-    if !has_namespaces() {
-        return skip(NO_NAMESPACES);
-    }
-    let mut world = World::new();
-    let harmless = explain_read("cat a").unwrap();
-    let mut kind = |line: &str| world.check(line, &harmless).map(|failure| failure.kind);
+    let Some(mut world) = watched_world() else {
+        return;
+    };
+    let mut kind = |line: &str| {
+        let line = line.to_owned();
+        let explanation = explain(&line);
+        let failure = world.check(&RunnableRead { line, explanation });
+        failure.map(|failure| failure.kind)
+    };
     let changes = |path: &str| Some(format!("it changes {path}"));
     assert_eq!(kind("cat a.txt"), None);
     assert_eq!(kind("sort -o a.txt b.txt"), changes("tree/a.txt"));
@@ -77,104 +105,24 @@ fn a_write_a_connection_and_a_secret_would_be_noticed() {
     if has_strace() {
         let connects = Some("it connects".to_owned());
         assert_eq!(kind(": </dev/tcp/127.0.0.1/9"), connects);
-    } else {
-        skip(NO_STRACE);
     }
     assert_eq!(kind("cat a.txt"), None);
 }
 
-/// The rules of programs that can run, and more often those whose arguments are a language.
+/// A world in which connections are watched too, if that is possible here.
+fn watched_world() -> Option<World> {
+    if !has_namespaces() {
+        skip(NO_NAMESPACES);
+        return None;
+    }
+    if !has_strace() {
+        skip(NO_STRACE);
+    }
+    Some(World::new())
+}
+
 fn runnable_grammars() -> Vec<ReadGrammar> {
     let mut grammars = read_grammars();
     grammars.retain(|grammar| is_runnable_program(grammar.program()));
-    let checked = grammars.iter().filter(|grammar| !grammar.check.is_empty());
-    let again: Vec<ReadGrammar> = checked.cloned().collect();
-    for _ in 0..CHECKED_TURNS {
-        grammars.extend(again.clone());
-    }
     grammars
-}
-
-/// Whether every program of the line is installed, soon ends, and needs no network.
-fn is_runnable(explanation: &Explanation) -> bool {
-    let mut commands = explanation.read_commands.iter();
-    explanation.assessment.profile == SandboxProfile::Read
-        && commands.all(|words| is_runnable_program(program(words)))
-}
-
-fn is_runnable_program(name: &str) -> bool {
-    let installed = |directory: &str| Path::new(directory).join(name).exists();
-    !is_listed(SLOW, name) && SYSTEM_PATH.split(':').any(installed)
-}
-
-fn is_listed(list: &str, program: &str) -> bool {
-    list.split_whitespace().any(|listed| listed == program)
-}
-
-fn program(words: &[ExpectedWord]) -> &str {
-    match words.first() {
-        Some(ExpectedWord::Exact(name)) => name,
-        Some(ExpectedWord::Pattern(_) | ExpectedWord::Unknown) | None => "",
-    }
-}
-
-/// What lines run in, and what it was before.
-struct World {
-    runner: LineRunner,
-    before: BTreeMap<String, String>,
-    /// Whether the last line printed a secret.
-    came_across_secret: bool,
-}
-
-impl World {
-    fn new() -> Self {
-        let runner = LineRunner::new(Programs::Installed);
-        let before = runner.scratch.all_file_states();
-        Self {
-            runner,
-            before,
-            came_across_secret: false,
-        }
-    }
-
-    /// Runs a line, and returns what it did besides reading.
-    fn check(&mut self, line: &str, explanation: &Explanation) -> Option<Failure> {
-        self.runner.run(line, 0);
-        let after = self.runner.scratch.all_file_states();
-        let changed = changed_paths(&self.before, &after);
-        let connections = self.runner.connections();
-        let output = self.runner.output();
-        let secret = output.lines().find(|line| line.contains(CANARY));
-        self.came_across_secret = secret.is_some();
-        let failure = |kind: &str, details: &str| {
-            let believed = &explanation.read_commands;
-            Some(Failure {
-                kind: kind.to_owned(),
-                details: format!("  believed {believed:?}\n  happened {details}"),
-            })
-        };
-        if let Some(first) = changed.first() {
-            let root = self.runner.scratch.directory.path();
-            let first = Path::new(first);
-            let first = first.strip_prefix(root).unwrap_or(first).display();
-            let kind = format!("it changes {first}");
-            // What the next line finds must not depend on this one.
-            *self = Self::new();
-            return failure(&kind, &changed.join(", "));
-        }
-        if !connections.is_empty() {
-            return failure("it connects", &connections.join("\n"));
-        }
-        match secret {
-            Some(secret) if !may_come_across_secrets(line, explanation) => {
-                failure("it prints a secret", secret)
-            }
-            Some(_) | None => None,
-        }
-    }
-}
-
-fn may_come_across_secrets(line: &str, explanation: &Explanation) -> bool {
-    let mut programs = explanation.read_commands.iter().map(|words| program(words));
-    line.contains(['*', '?', '[']) || programs.any(|name| is_listed(SEARCHERS, name))
 }

@@ -112,9 +112,11 @@ fn reason_against(words: &[String], explanation: &Explanation) -> Option<String>
     // A name that a pattern matches may contain a line break, which is refused in other words.
     let mut words = words.iter().map(|word| word.replace('\n', " "));
     let program = words.next()?;
+    let words: Vec<String> = words.collect();
+    let separates_operands = words.iter().any(|word| word == "--");
     let action = Action::new(Command::Argv {
         command: program.clone(),
-        args: words.collect(),
+        args: words,
     });
     let workspace = Workspace {
         directory: Some("/work/app".to_owned()),
@@ -128,8 +130,9 @@ fn reason_against(words: &[String], explanation: &Explanation) -> Option<String>
         // The sandbox keeps the secrets that a pattern matches by chance.
         "path.secret" => expands,
         "path.outside" => changes_directory,
-        "default.arguments" => expands && has_harmless_flags(&program),
-        _ => false,
+        "default.arguments" => changes_directory || (expands && has_harmless_flags(&program)),
+        // The patterns of the rules see flags behind `--` too.
+        _ => expands && separates_operands,
     };
     let allowed = assessment.category == Category::Read || known;
     (!allowed).then(|| format!("{} {}", assessment.rule, assessment.reason))

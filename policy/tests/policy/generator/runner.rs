@@ -22,14 +22,21 @@ pub(super) enum Programs {
     Installed,
 }
 
-/// The exit code of a shell that did not find a program.
-const NOT_FOUND: i32 = 127;
-
 /// What keeps a line from filling the disk or the processor: bytes are in blocks of 1024.
 const LIMITS: &str = "ulimit -f 20480 -t 20";
 
-/// Seconds after which a program that does not end is stopped.
+/// Seconds after which a line that does not end is stopped.
 const TIMEOUT: &str = "4";
+
+/// The exit code of a line that was stopped.
+const STOPPED: i32 = 124;
+
+/// How a line ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    ByItself,
+    Stopped,
+}
 
 /// A scratch project and a process that runs lines in it, so that lines need no setup of their own.
 pub(super) struct LineRunner {
@@ -57,10 +64,9 @@ impl LineRunner {
         }
     }
 
-    /// Runs a line and waits for its end; false if one of its programs is not installed.
-    ///
-    /// Where programs are only recorded, each of them ends with this status.
-    pub(super) fn run(&mut self, line: &str, status: u8) -> bool {
+    /// Runs a line and waits for its end. Where programs are only recorded, each of them ends with
+    /// this status.
+    pub(super) fn run(&mut self, line: &str, status: u8) -> Ending {
         let lines = self.lines.as_mut().unwrap();
         write!(lines, "{status}\0{line}\0").unwrap();
         lines.flush().unwrap();
@@ -68,7 +74,11 @@ impl LineRunner {
         self.replies.read_line(&mut reply).unwrap();
         let code = reply.strip_prefix("done ").map(str::trim);
         let code: i32 = code.unwrap().parse().unwrap();
-        code != NOT_FOUND
+        if code == STOPPED {
+            Ending::Stopped
+        } else {
+            Ending::ByItself
+        }
     }
 
     /// The words of every program that the line would have started.
@@ -205,7 +215,8 @@ fn driver_command(scratch: &ScratchProject, programs: Programs) -> Command {
         .env("GIT_OPTIONAL_LOCKS", "0")
         .env("GIT_PAGER", "cat")
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     command
 }
 

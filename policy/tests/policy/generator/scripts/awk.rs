@@ -14,7 +14,21 @@ const OPERATORS: &str =
 
 const STATEMENTS: &str = "next exit delete␣a[1] getline close(\"x\") ; {} break if(0)x; ␣ return function␣f(){ }⏎ # #x⏎ \\⏎";
 
+/// Statements that write, also such that a pattern for `print … >` does not see.
+const WRITES: &str = r##"print>"x" print␣";">"x" print"}">"x" print␣a[";"]>"x" y="touch␣x";print|y
+    printf␣";">"x" print␣1>"x" print(";")>"x" print|"cat>x" y="x";print>y y="touch␣x";y|getline"##;
+
+/// Patterns that begin a string for whoever takes their slash for a division.
+const MISREAD: &str = r##"/"/ /"/ /["]/ /\"/ /a/ "/" /="/ /#/"##;
+
+/// What may come before a slash, and decides what the slash means.
+const BEFORE_SLASH: &str = "∅ if(1) if(1)␣ if␣(x)⏎ while(0) while(0)␣ else do for(;0;) x=1; x~ !~ ( (1) a[1] ] ) i++ \
+    i--␣ } {} ; ⏎ , ! && || return␣ print␣ 1 1␣ x␣ $1 $ - + in␣ next; x= ?1: length length␣ NF␣ getline␣ case␣ {";
+
 pub(super) fn program(random: &mut Random) -> String {
+    if random.percent(30) {
+        return hidden_write(random);
+    }
     let mut program = String::new();
     for _ in 0..1 + random.below(2) {
         match random.below(8) {
@@ -29,6 +43,21 @@ pub(super) fn program(random: &mut Random) -> String {
         program.push_str(random.pick(&["", "", ";", "\n", " "]));
     }
     program
+}
+
+/// A write between two slashes or quotes, which is text to whoever misreads what comes before it.
+fn hidden_write(random: &mut Random) -> String {
+    let write = random.piece(WRITES);
+    let joint = random.pick(&[";", ";", "\n", "; "]);
+    let pattern = random.piece(MISREAD);
+    let before = random.piece(BEFORE_SLASH);
+    let after = if random.percent(50) {
+        before.clone()
+    } else {
+        random.piece(BEFORE_SLASH)
+    };
+    let when = random.pick(&["", "BEGIN"]);
+    format!("{when}{{{before}{pattern}{joint}{write}{joint}{after}{pattern}}}")
 }
 
 fn action(random: &mut Random) -> String {
@@ -50,7 +79,10 @@ fn statement(random: &mut Random) -> String {
         6 => format!("x = {value}"),
         7 => format!("if ({value}) print"),
         8 => format!("print {value} > {}", expression(random, 1)),
-        9 => format!("while (0) {value}"),
+        9 => format!(
+            "{}{value}",
+            random.pick(&["while (0) ", "if (1) ", "do ", "if (0); else "])
+        ),
         10 => random.piece(STATEMENTS),
         _ => value,
     }

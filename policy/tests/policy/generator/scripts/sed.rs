@@ -13,6 +13,9 @@ const ADDRESSES: &str =
     r##"∅ ∅ ∅ 1 $ 1,2 1~2 2,+1 2,~4 0,/a/ /a/,/b/ 1! $! 1,3! \,a, \xax /a/I /a/M , 1,"##;
 
 pub(super) fn script(random: &mut Random) -> String {
+    if random.percent(25) {
+        return hidden_write(random);
+    }
     let mut script = String::new();
     for _ in 0..1 + random.below(3) {
         script.push_str(&address(random));
@@ -20,6 +23,15 @@ pub(super) fn script(random: &mut Random) -> String {
         script.push_str(random.pick(&[";", ";", "\n", " ", "", " ;", "}"]));
     }
     script
+}
+
+/// A write between two delimiters, which is text to whoever misreads what comes before it.
+fn hidden_write(random: &mut Random) -> String {
+    let start = random.pick(&["s/", "/", "y/", "s|", "s,", "\\,", "1,/", "0,/", "s/a/"]);
+    let delimiter = start.chars().next_back().unwrap_or('/');
+    let (pattern, rest) = (pieces(random), pieces(random));
+    let write = random.pick(&["w x", "p;w x", "e touch x", "p\nw x", ";w x\n", "d}w x"]);
+    format!("{start}{pattern}{delimiter}{write}{delimiter}{rest}{delimiter}p")
 }
 
 fn address(random: &mut Random) -> String {
