@@ -45,9 +45,8 @@ impl ReadGrammar {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(default)]
-#[derive(Default)]
 struct RuleFile {
     read: Vec<ReadGrammar>,
     tool: Vec<GlobalFlags>,

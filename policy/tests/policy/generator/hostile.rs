@@ -76,4 +76,6 @@ pub(super) fn add_files(scratch: &ScratchProject) {
             .status();
         assert!(owned.unwrap().success());
     }
+    // The owners changed, and `git diff` writes what it learns about them into the index.
+    assert!(scratch.run("git update-index -q --refresh"));
 }

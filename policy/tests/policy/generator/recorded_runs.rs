@@ -73,7 +73,7 @@ fn a_program_that_nobody_expects_would_be_noticed() {
     assert_eq!(compare(&explanation, &received[..1]), None);
     assert!(compare(&explanation, &received[1..2]).is_some());
     assert!(compare(&explanation, &received[2..]).is_some());
-    // A second command that does the opposite of what its first half suggests.
+    // What does not run is not recorded.
     runner.run("false && cat a", 0);
     assert_eq!(runner.received(), Vec::<Vec<String>>::new());
 }
