@@ -21,6 +21,8 @@ const DIRECTORY_PREFIX: &str = ".pvp-git-";
 /// Settings that win over those of a repository.
 const SETTINGS: &[(&str, &str)] = &[
     ("core.fsmonitor", "false"),
+    // Otherwise `git diff` writes the index.
+    ("diff.autoRefreshIndex", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
     ("core.editor", "false"),

@@ -220,13 +220,17 @@ fn driver_command(scratch: &ScratchProject, programs: Programs) -> Command {
     command
 }
 
+// What `<(…)` starts may go on after the line has ended. It holds descriptor 9, and the driver
+// waits until that is closed.
+
 fn recording_driver() -> String {
     format!(
         r#"{LIMITS}
         while IFS= read -r -d '' status && IFS= read -r -d '' line; do
-            PVP_STATUS=$status PATH=/nonexistent \
-                /bin/bash --noprofile --norc -c "$line" </dev/null >/dev/null 2>&1
-            printf 'done %d\n' "$?"
+            reply=$(PVP_STATUS=$status PATH=/nonexistent \
+                /bin/bash --noprofile --norc -c "$line" </dev/null 9>&1 >/dev/null 2>&1
+                printf 'done %d' "$?")
+            printf '%s\n' "$reply"
         done"#
     )
 }
@@ -236,9 +240,10 @@ fn installed_driver(output: &std::path::Path) -> String {
     format!(
         r#"{LIMITS}
         while IFS= read -r -d '' status && IFS= read -r -d '' line; do
-            timeout -k 1 {TIMEOUT} \
-                /bin/bash --noprofile --norc -c "$line" </dev/null >{output} 2>&1
-            printf 'done %d\n' "$?"
+            reply=$(timeout -k 1 {TIMEOUT} \
+                /bin/bash --noprofile --norc -c "$line" </dev/null 9>&1 >{output} 2>&1
+                printf 'done %d' "$?")
+            printf '%s\n' "$reply"
         done"#
     )
 }
