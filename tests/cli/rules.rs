@@ -22,6 +22,13 @@ async fn join_agent(server: &TestServer) -> TestClient {
     agent
 }
 
+/// Proposes a command that the agent itself believes to be harmless.
+async fn propose(agent: &mut TestClient, line: &str) {
+    let mut proposal = agent.proposal(line);
+    proposal["risk_level"] = json!("safe");
+    agent.send_and_ack("tool.propose", proposal).await;
+}
+
 #[tokio::test]
 async fn reading_is_allowed_listed_and_taken_back() {
     let server = TestServer::start(&[]).await;
@@ -31,7 +38,7 @@ async fn reading_is_allowed_listed_and_taken_back() {
     let none = "nothing is allowed beforehand\n";
     assert_eq!(cli.run_ok(&["rules"]).await, none);
 
-    agent.propose("cat /data/sets/x.csv").await;
+    propose(&mut agent, "cat /data/sets/x.csv").await;
     let gate = only_open_gate(&cli).await;
     let needed = &gate["assessment"]["needed_read_roots"];
     assert_eq!(*needed, json!(["/data/sets"]));
@@ -57,7 +64,7 @@ async fn reading_is_allowed_listed_and_taken_back() {
     let rules = cli.run_json(&["rules", "--json"]).await;
     assert_eq!(rules[0]["read_root"], "/data/sets");
     let rule = rules[0]["rule"].as_str().unwrap();
-    agent.propose("cat /data/sets/y.csv").await;
+    propose(&mut agent, "cat /data/sets/y.csv").await;
     assert_eq!(
         agent.wait_for("tool.execute").await["payload"]["grant"]["cleared_by"],
         "read"
@@ -65,7 +72,7 @@ async fn reading_is_allowed_listed_and_taken_back() {
 
     assert_eq!(cli.run_ok(&["rules", "revoke", rule]).await, "taken back\n");
     assert_eq!(cli.run_ok(&["rules"]).await, none);
-    agent.propose("cat /data/sets/z.csv").await;
+    propose(&mut agent, "cat /data/sets/z.csv").await;
     only_open_gate(&cli).await;
     cli.run_ok(&["rules", "allow-read", "/data/sets", "--for", "30m"])
         .await;
