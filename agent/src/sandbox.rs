@@ -19,6 +19,7 @@ pub use limits::{CgroupController, CgroupLimits, ResourceLimits};
 /// What a command may access and use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sandbox {
+    /// What kind of access it gives.
     pub profile: SandboxProfile,
     /// The working directory: readable, and writable in the `workspace` profile.
     pub workspace: PathBuf,
@@ -32,6 +33,7 @@ pub struct Sandbox {
     /// Files and directories with secrets, below what may be read, as paths without symbolic
     /// links. Reads have no access to them.
     pub secret_files: Vec<PathBuf>,
+    /// How much of the machine it may use.
     pub limits: ResourceLimits,
 }
 

@@ -140,13 +140,19 @@ impl DirectoryVersion {
 }
 
 struct Search<'a> {
+    /// Where it starts.
     root: &'a Path,
     /// What earlier searches saw and this one has not come to.
     seen: SeenDirectories,
+    /// What the next search may rely on.
     kept: SeenDirectories,
+    /// The secret files and directories so far.
     found: Vec<PathBuf>,
+    /// How many files and directories it has come across.
     entries: usize,
+    /// When it started.
     started_at: Instant,
+    /// Whose limits hold.
     finder: &'a SecretFileFinder,
 }
 

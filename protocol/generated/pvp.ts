@@ -62,9 +62,13 @@ by: ParticipantId,
  */
 at: string,
 /**
- * The words that an allowed command begins with.
+ * The words that an allowed command begins with; empty if it allows reading a directory.
  */
-prefix: Array<string>,
+prefix?: Array<string>,
+/**
+ * The directory that may be read, as in `policy.allow`.
+ */
+read_root?: string,
 /**
  * Where an allowed command runs, as in `policy.allow`.
  */
@@ -147,6 +151,11 @@ parts?: Array<PartAssessment>,
  * What prevented a milder category, or what the agent's own estimate raised.
  */
 notes?: Array<string>,
+/**
+ * Directories that would make it a read if they were read roots; empty if more than its
+ * paths keeps it from being one.
+ */
+needed_read_roots?: Array<string>,
 /**
  * The sandbox that a run without a vote needs.
  */
@@ -356,7 +365,11 @@ trust_reads?: boolean,
 /**
  * The sandbox of approved commands: `none` or `workspace`.
  */
-profile?: SandboxProfile, };
+profile?: SandboxProfile,
+/**
+ * Directories beside the executor's own that may be read without a vote, as absolute paths.
+ */
+read_roots?: Array<string>, };
 
 export type ConflictResolution = "use_source" | "use_target" | "custom";
 
@@ -500,7 +513,11 @@ runner?: Array<string>,
 /**
  * The account's login shell.
  */
-shell?: string, };
+shell?: string,
+/**
+ * Whether it lets reads see the session's read roots; older executors do not.
+ */
+read_roots?: boolean, };
 
 export type FileContent = {
 /**
@@ -1160,7 +1177,16 @@ export type ParticipantKind = "human" | "agent";
 
 export type ParticipantTimeoutAction = "wait" | "skip" | "pause_session";
 
-export type PolicyAllow = { prefix: Array<string>,
+export type PolicyAllow = {
+/**
+ * The words that an allowed command begins with; not given with `read_root`.
+ */
+prefix?: Array<string>,
+/**
+ * A directory beside the executor's own that may be read without a vote, as an absolute
+ * path; not given with `prefix`.
+ */
+read_root?: string,
 /**
  * Where the commands must run: a directory, relative to the executor's own or absolute,
  * or `*` for anywhere. Without it, the executor's own directory.
@@ -1440,7 +1466,11 @@ trust_reads: boolean,
 /**
  * The sandbox of approved commands: `none` or `workspace`.
  */
-profile: SandboxProfile, };
+profile: SandboxProfile,
+/**
+ * Directories beside the executor's own that may be read without a vote, as absolute paths.
+ */
+read_roots: Array<string>, };
 
 export type SessionConfigUpdate = { changes: ConfigChanges, reason: string, };
 
@@ -1475,6 +1505,10 @@ gates: Array<GateListItem>,
  * The commands that are running.
  */
 running: Array<RunningCommand>,
+/**
+ * The allow rules; some may have expired.
+ */
+rules?: Array<AllowRuleInfo>,
 /**
  * Why the session is paused; absent if it is not.
  */

@@ -22,6 +22,7 @@ mod lying_server;
 mod model;
 mod proposer;
 mod provider_errors;
+mod read_roots;
 mod script;
 mod secrets;
 mod shell_exec;

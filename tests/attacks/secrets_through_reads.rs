@@ -243,7 +243,11 @@ wait = 'prompt'
         let result = result_of_read(&mut ann, line).await;
         assert!(!result.to_string().contains(PLANTED_PASSWORD), "{line}");
         let printed = result["result"].to_string();
-        let told = ["Binary file", "is the content of a file without its name"];
+        let told = [
+            "Binary file",
+            "is the content of a file without its name",
+            "not shown: .env has changes",
+        ];
         assert!(
             told.iter().any(|it| printed.contains(it)),
             "{line}: {result}"

@@ -18,6 +18,7 @@ mod history;
 mod key_rotation;
 mod login;
 mod mixed_approval;
+mod rules;
 mod send_and_tail;
 mod sessions;
 mod terminal_escapes;

@@ -162,7 +162,7 @@ impl AppHarness {
         })
     }
 
-    fn proposal_payload(command: &str, category: &str) -> Value {
+    pub(crate) fn proposal_payload(command: &str, category: &str) -> Value {
         json!({
             "tool_name": "shell", "arguments": { "full_command": command }, "agent": "bot",
             "risk_level": "safe", "description": "keep the shop tidy", "requires_approval": false,

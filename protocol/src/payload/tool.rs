@@ -293,8 +293,10 @@ wire_structs! {
         pub directory: Option<String>,
         /// When the rule expires.
         pub expires_at: Timestamp,
+        /// Why it is allowed.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,

@@ -7,6 +7,7 @@ mod gates;
 mod participants;
 mod quorum;
 mod random;
+mod read_roots;
 mod refusals;
 mod rules;
 mod runs;

@@ -446,7 +446,10 @@ impl RandomDriver {
             1 => json!(["make", "test"]),
             _ => json!(["rm"]),
         };
-        let allow = json!({"prefix": prefix, "expires_at": at(u64::from(b)).to_string()});
+        let mut allow = json!({"prefix": prefix, "expires_at": at(u64::from(b)).to_string()});
+        if b % 5 == 0 {
+            allow = json!({"read_root": "/data", "expires_at": allow["expires_at"]});
+        }
         self.rules.push(id.clone());
         self.send_with_id(pick(&EVERYONE, a), &id, "policy.allow", allow);
     }

@@ -179,6 +179,39 @@ fn a_prefix_is_allowed_as_it_was_edited() {
 }
 
 #[test]
+fn reading_below_a_directory_is_allowed_as_it_was_edited() {
+    let mut harness = AppHarness::new(80, 24);
+    let line = "cat /data/sets/x.csv";
+    harness.open_gate(line, "write");
+    harness.press(&["tab", "D"]);
+    assert_eq!(
+        notice(&harness),
+        "this one is not asked about only because of the directory it reads"
+    );
+    let mut harness = AppHarness::new(80, 24);
+    let mut propose = AppHarness::proposal_payload(line, "write");
+    propose["assessment"]["needed_read_roots"] = json!(["/data/sets"]);
+    harness.open_gate_for(propose, line, "write");
+    harness.press(&["tab"]);
+    assert!(harness.draw().contains("D allow reading"));
+    harness.press(&["D"]);
+    assert!(harness.draw().contains("/data/sets for 1h"));
+    harness.press(&["ctrl+u"]);
+    harness.type_text("data");
+    harness.press(&["enter"]);
+    assert_eq!(notice(&harness), "`data` is not an absolute path");
+    harness.press(&["ctrl+u"]);
+    harness.type_text("/data for 30m");
+    harness.press(&["enter"]);
+    let expires = harness.now.plus_seconds(1800);
+    let allow = json!({ "read_root": "/data", "expires_at": expires });
+    assert_eq!(
+        harness.sent_messages(),
+        [json!({ "type": "policy.allow", "payload": allow })]
+    );
+}
+
+#[test]
 fn the_preflight_list_approves_all_but_the_unmarked_and_the_changed() {
     let mut harness = AppHarness::new(80, 40);
     for command in ["make one", "make two", "make three", "make four"] {

@@ -391,8 +391,11 @@ impl LogAuditor {
             M::ToolOutput(output) => self.invariant_output(by, output),
             M::ToolResult(result) => self.invariant_result(by, result),
             M::PolicyAllow(allow) => {
-                let rule = (by.unwrap().clone(), allow.prefix.clone(), allow.expires_at);
-                self.rules.insert(id.clone(), rule);
+                // A rule for reading clears no command by itself.
+                if allow.read_root.is_none() {
+                    let rule = (by.unwrap().clone(), allow.prefix.clone(), allow.expires_at);
+                    self.rules.insert(id.clone(), rule);
+                }
             }
             M::PolicyRevoke(revoke) => {
                 self.rules.remove(&revoke.rule);

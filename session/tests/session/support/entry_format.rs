@@ -249,11 +249,13 @@ impl EntryFormatter {
                 cancel.reason.clone().unwrap_or_default()
             ),
             M::ToolInput(input) => to_json(input),
-            M::PolicyAllow(allow) => format!(
-                "{} until {}",
-                allow.prefix.join(" "),
-                format_time(Some(allow.expires_at))
-            ),
+            M::PolicyAllow(allow) => {
+                let allowed = match &allow.read_root {
+                    Some(root) => format!("reading {root}"),
+                    None => allow.prefix.join(" "),
+                };
+                format!("{allowed} until {}", format_time(Some(allow.expires_at)))
+            }
             M::PolicyRevoke(revoke) => revoke.rule.to_string(),
             M::InterruptRaise(raise) => format!(
                 "{} {}",
