@@ -119,6 +119,7 @@ fn spawn_spec(workspace: &Path, profile: SandboxProfile, cgroup: bool) -> SpawnS
             temporary: workspace.to_owned(),
             private: Vec::new(),
             limits: ResourceLimits::default(),
+            trial: None,
         },
         grace_ms: 100,
         cgroup,

@@ -73,6 +73,7 @@ pub(super) fn from_grant(
             temporary: temporary.to_owned(),
             private: private_paths(settings),
             limits: resource_limits(grant, settings),
+            trial: None,
         },
         grace_ms: u64::try_from(settings.kill_grace.as_millis()).unwrap_or(u64::MAX),
         cgroup: true,

@@ -331,6 +331,19 @@ pub(super) fn restrict(sandbox: &Sandbox, terminal: &[PathBuf]) -> anyhow::Resul
     Ok(())
 }
 
+/// What a sandboxed command may not read, without symbolic links.
+pub(super) fn resolved_private_paths(sandbox: &Sandbox) -> Vec<PathBuf> {
+    PrivatePaths::new(sandbox).0
+}
+
+/// Where a read may write, without symbolic links.
+pub(super) fn resolved_writable_paths(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let devices = SAFE_DEVICES.iter().map(PathBuf::from);
+    devices
+        .chain([resolve_existing(&sandbox.temporary)])
+        .collect()
+}
+
 fn system_paths() -> impl Iterator<Item = PathBuf> {
     let open = READABLE_ETC.iter().map(|path| Path::new("/etc").join(path));
     let home = home_directory().into_iter();

@@ -51,6 +51,7 @@ impl CommandFixture {
                 temporary: self.temporary.path().to_owned(),
                 private: Vec::new(),
                 limits: ResourceLimits::default(),
+                trial: None,
             },
             grace_ms: 100,
             cgroup: true,

@@ -241,6 +241,7 @@ impl SandboxFixture {
                 temporary: self.path("tmp"),
                 private: Vec::new(),
                 limits: ResourceLimits::default(),
+                trial: None,
             },
             grace_ms: 100,
             cgroup: true,
