@@ -11,6 +11,7 @@ mod trial_filter;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::Context;
 use nix::sys::ptrace;
@@ -88,9 +89,12 @@ impl Sandbox {
 /// Whether this machine can count what a sandbox denies: it confines reads, its filters can stop a
 /// call for another process to judge, and processes may watch their children.
 pub fn can_count_denials() -> bool {
-    enforceable_profiles().contains(&SandboxProfile::Read)
-        && trial_filter::is_supported()
-        && can_watch_child()
+    static CAN_COUNT: OnceLock<bool> = OnceLock::new();
+    *CAN_COUNT.get_or_init(|| {
+        enforceable_profiles().contains(&SandboxProfile::Read)
+            && trial_filter::is_supported()
+            && can_watch_child()
+    })
 }
 
 /// Whether the kernel lets this process watch a child, which containers and settings may forbid.

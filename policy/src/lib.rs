@@ -17,6 +17,7 @@ mod rule_file;
 mod rule_table;
 mod secret_files;
 mod syntax;
+mod trial;
 mod verdict;
 mod word;
 mod wrappers;
@@ -37,6 +38,7 @@ pub use named_files::{FilePresence, NamedFile, NamedFiles};
 pub use paths::Workspace;
 pub use rule_table::RuleOrigin;
 pub use secret_files::{public_file_patterns, secret_file_patterns};
+pub use trial::may_hold_secrets;
 
 use assess::Assessor;
 use rule_table::RuleTable;

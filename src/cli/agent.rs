@@ -141,6 +141,9 @@ struct ExecutorArguments {
     /// Let reads run unconfined if this machine cannot confine them and the session trusts reads
     #[arg(long)]
     trust_reads: bool,
+    /// Try nothing in the sandbox, whatever the session says: ask for it
+    #[arg(long)]
+    no_try: bool,
     /// Commands at a time; more wait their turn
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     at_once: usize,
@@ -335,6 +338,7 @@ impl ExecutorArguments {
             settings.profile = SandboxProfile::Workspace;
         }
         settings.unconfined_reads = self.trust_reads;
+        settings.trials = !self.no_try;
         settings.max_commands = self.at_once.max(1);
         settings.max_background_jobs = self.jobs;
         settings.on_overflow = match self.on_overflow {

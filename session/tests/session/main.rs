@@ -15,4 +15,5 @@ mod snapshots;
 mod support;
 mod tokens;
 mod transcripts;
+mod trials;
 mod votes;
