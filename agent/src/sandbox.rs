@@ -80,6 +80,11 @@ impl Sandbox {
         file_access::resolved_private_paths(self)
     }
 
+    /// What the command may read, apart from what is private.
+    pub(crate) fn resolved_readable_paths(&self) -> Vec<PathBuf> {
+        file_access::resolved_readable_paths(self)
+    }
+
     /// Where the command may write: its own temporary directory and harmless devices.
     pub(crate) fn resolved_writable_paths(&self) -> Vec<PathBuf> {
         file_access::resolved_writable_paths(self)

@@ -25,5 +25,6 @@ mod provider_errors;
 mod script;
 mod secrets;
 mod shell_exec;
+mod trials;
 
 use support::session::{approve, next_gate, next_result, reject, start_session};

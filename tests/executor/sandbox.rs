@@ -5,6 +5,7 @@ mod batch;
 mod fixture;
 mod profiles;
 mod reads;
+mod trials;
 
 use attacks::{Attack, UnconfinedEffect};
 use fixture::{CapturedOutput, RunAsUser, SandboxFixture};

@@ -32,7 +32,9 @@ pub(super) fn install() -> anyhow::Result<()> {
 fn build_filter() -> anyhow::Result<BpfProgram> {
     let stop = SeccompAction::Trace(0);
     let mut calls = syscalls::denied_calls(NetworkAccess::Denied, SignalAccess::Denied)?;
-    calls.extend(PATH_SYSCALLS.iter().map(|call| (*call, Vec::new())));
+    for call in PATH_SYSCALLS.iter().chain(USER_SYSCALLS) {
+        calls.insert(*call, Vec::new());
+    }
     calls.insert(libc::SYS_socket, socket_rules()?);
     add_ways_around(&mut calls)?;
     add_memory_calls(&mut calls)?;
@@ -122,4 +124,16 @@ const PATH_SYSCALLS: &[i64] = &[
     libc::SYS_mknod,
     libc::SYS_mknodat,
     libc::SYS_truncate,
+];
+
+/// Becoming another user, which the kernel refuses without the capabilities.
+const USER_SYSCALLS: &[i64] = &[
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setgroups,
+    libc::SYS_capset,
 ];

@@ -24,7 +24,7 @@ const MAX_PATH_BYTES: usize = 4096;
 const MAX_SHOWN_CHARS: usize = 120;
 
 /// Where no rule could hide something that a trial must not read. Programs open hundreds of these.
-const PUBLIC_PREFIXES: &[&str] = &["/usr/", "/lib/", "/lib64/", "/etc/", "/bin/"];
+const PUBLIC_PREFIXES: &[&str] = &["/usr/", "/lib/", "/lib64/", "/bin/"];
 
 /// Sockets of daemons that know the names of users. The C library asks them first, and then looks
 /// into the files of the system.
@@ -39,7 +39,9 @@ const NAME_SERVICES: &[&str] = &[
 pub(super) struct CallRules {
     /// Where it may write, without symbolic links.
     writable: Vec<PathBuf>,
-    /// What it may not read, without symbolic links.
+    /// What it may read, without symbolic links.
+    readable: Vec<PathBuf>,
+    /// What of that it may not read.
     private: Vec<PathBuf>,
     /// The most memory in bytes that one process may have.
     memory_bytes: u64,
@@ -80,6 +82,7 @@ impl CallRules {
         Self {
             memory_bytes: limits.memory_bytes,
             writable: sandbox.resolved_writable_paths(),
+            readable: sandbox.resolved_readable_paths(),
             private: sandbox.resolved_private_paths(),
         }
     }
@@ -121,6 +124,11 @@ impl CallRules {
                 change("delete", vec![(call.path(0), NotFollowed)])
             }
             libc::SYS_unlinkat => change("delete", vec![(call.path_at(0), NotFollowed)]),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mknod if is_device(call.arguments[1]) => Some(Verdict::Denied(DEVICE.into())),
+            libc::SYS_mknodat if is_device(call.arguments[2]) => {
+                Some(Verdict::Denied(DEVICE.into()))
+            }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_mkdir | libc::SYS_mknod => {
                 change("create", vec![(call.path(0), NotFollowed)])
@@ -175,12 +183,12 @@ impl CallRules {
                 false => Verdict::Denied(format!("write {}", path.shown())),
             });
         }
-        // The names of what may not be read may be listed.
-        let names_only = flags & (libc::O_DIRECTORY | libc::O_PATH) as u64 != 0;
-        Some(match !names_only && self.is_private(&path) {
-            true => Verdict::Denied(format!("read {}", path.shown())),
-            false => Verdict::Harmless,
-        })
+        Some(
+            match flags & libc::O_PATH as u64 == 0 && !self.is_readable(call.thread, &path, flags) {
+                true => Verdict::Denied(format!("read {}", path.shown())),
+                false => Verdict::Harmless,
+            },
+        )
     }
 
     /// Whether a process may have this many more bytes. Otherwise the kernel would refuse them, and
@@ -193,16 +201,22 @@ impl CallRules {
         }
     }
 
-    fn is_private(&self, path: &PathArgument) -> bool {
+    /// Whether Landlock lets a thread read a path. What does not exist cannot be read either way.
+    fn is_readable(&self, thread: Pid, path: &PathArgument, flags: u64) -> bool {
         let text = path.text.as_os_str().as_bytes();
         let is_public = |prefix: &&str| text.starts_with(prefix.as_bytes());
-        if PUBLIC_PREFIXES.iter().any(|prefix| is_public(&prefix))
-            && !text.windows(2).any(|it| it == b"..")
-        {
-            return false;
+        if PUBLIC_PREFIXES.iter().any(is_public) && !text.windows(2).any(|it| it == b"..") {
+            return true;
         }
-        let private = |real: PathBuf| self.private.iter().any(|one| real.starts_with(one));
-        real_path(&path.full()).is_some_and(private)
+        let Some(real) = real_path(&own_links(thread, path.full())) else {
+            return true;
+        };
+        let is_in = |paths: &[PathBuf]| paths.iter().any(|one| real.starts_with(one));
+        // The names of what is private may be listed.
+        let names_only = flags & libc::O_DIRECTORY as u64 != 0;
+        let is_own =
+            !real.is_absolute() || real == Path::new("/dev/tty") || is_about(thread, &real);
+        is_own || (is_in(&self.readable) && (names_only || !is_in(&self.private)))
     }
 
     fn is_writable(&self, thread: Pid, path: &PathArgument, last_link: LastLink) -> bool {
@@ -306,6 +320,15 @@ impl PathArgument {
     }
 }
 
+/// What making a device is called.
+const DEVICE: &str = "create a device";
+
+/// Whether a mode is that of a device, which gives access to the machine wherever it is made.
+fn is_device(mode: u64) -> bool {
+    let kind = mode & u64::from(libc::S_IFMT);
+    kind == u64::from(libc::S_IFCHR) || kind == u64::from(libc::S_IFBLK)
+}
+
 /// A signal is harmless if a process sends it to itself, as `abort` does.
 fn judge_signal(call: &Call) -> Verdict {
     let own = status_line(call.thread, "Tgid:").and_then(|own| own.parse().ok());
@@ -342,6 +365,17 @@ fn judge_connect(call: &Call) -> Verdict {
         true => Verdict::Missing,
         false => Verdict::Denied("connect".to_owned()),
     }
+}
+
+/// Whether a path is what the kernel says about this thread or its process. A process that is not the
+/// first of its command cannot read that, and programs get by without.
+fn is_about(thread: Pid, path: &Path) -> bool {
+    let Ok(rest) = path.strip_prefix("/proc") else {
+        return false;
+    };
+    let number = rest.components().next().map(|it| it.as_os_str().to_owned());
+    let is_thread = number == Some(thread.as_raw_nonzero().to_string().into());
+    is_thread || number == status_line(thread, "Tgid:").map(OsString::from)
 }
 
 /// What a path of the form `/proc/self/…` or `/dev/stdout` means to this thread.
@@ -422,6 +456,14 @@ fn call_name(number: i64) -> String {
         libc::SYS_mount | libc::SYS_umount2 => "mount",
         libc::SYS_clone | libc::SYS_unshare | libc::SYS_setns => "another namespace",
         libc::SYS_ioctl => "control of a device",
+        libc::SYS_setuid
+        | libc::SYS_setgid
+        | libc::SYS_setreuid
+        | libc::SYS_setregid
+        | libc::SYS_setresuid
+        | libc::SYS_setresgid
+        | libc::SYS_setgroups
+        | libc::SYS_capset => "change of user",
         number => return format!("system call {number}"),
     };
     name.to_owned()
