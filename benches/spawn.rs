@@ -121,6 +121,7 @@ fn spawn_spec(workspace: &Path, profile: SandboxProfile, cgroup: bool) -> SpawnS
             secret_files: Vec::new(),
             read_roots: Vec::new(),
             limits: ResourceLimits::default(),
+            trial: None,
         },
         grace_ms: 100,
         cgroup,

@@ -18,6 +18,7 @@ mod output_sender;
 mod read_roots;
 mod run_task;
 mod spawn_spec;
+mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -28,8 +29,8 @@ use anyhow::Context;
 use pvp_client::{Connection, ConnectionEvents, View, now};
 use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{
-    ExecutorInfo, GateOutcome, GrantTerms, InterruptUrgency, SessionWelcome, ToolExecute,
-    ToolInput, ToolResult,
+    ClearedBy, ExecutorInfo, GateOutcome, GrantTerms, InterruptUrgency, SessionWelcome,
+    ToolDiscard, ToolExecute, ToolInput, ToolResult,
 };
 use pvp_protocol::{Action, Envelope, MessageId, RunMode, SandboxProfile, Sender, ServerMessage};
 use tokio::sync::{Mutex, Semaphore, mpsc};
@@ -109,6 +110,9 @@ pub struct ExecutorSettings {
     pub unconfined_reads: bool,
     /// Whether reads may see the session's read roots.
     pub accept_read_roots: bool,
+    /// Whether commands may be tried in the sandbox, if the session says so and this machine can
+    /// count what the sandbox denies.
+    pub trials: bool,
 }
 
 impl ExecutorSettings {
@@ -132,6 +136,7 @@ impl ExecutorSettings {
             profile: SandboxProfile::None,
             unconfined_reads: false,
             accept_read_roots: true,
+            trials: true,
         }
     }
 
@@ -141,6 +146,7 @@ impl ExecutorSettings {
             profile: self.profile,
             unconfined_reads: self.unconfined_reads,
             enforceable: self.enforceable_profiles(),
+            trials: self.trials && sandbox::can_count_denials(),
         }
     }
 
@@ -159,6 +165,7 @@ impl ExecutorSettings {
     pub fn executor_info(&self) -> ExecutorInfo {
         ExecutorInfo {
             profiles: self.enforceable_profiles(),
+            trials: self.trials && sandbox::can_count_denials(),
             shell_exec: self.accepted.shell_exec,
             edits: self.accepted.edits,
             working_directory: self.workspace.to_str().map(str::to_owned),
@@ -192,6 +199,7 @@ enum RunTaskEvent {
     },
     Finished {
         proposal: MessageId,
+        grant: MessageId,
     },
 }
 
@@ -361,8 +369,12 @@ impl Executor {
                     file,
                 }
             }
-            RunTaskEvent::Finished { proposal } => {
-                self.active_runs.remove(&proposal);
+            RunTaskEvent::Finished { proposal, grant } => {
+                // After a trial, another grant for the same proposal may have started already.
+                let active = self.active_runs.get(&proposal);
+                if active.is_some_and(|active| *active.grant() == grant) {
+                    self.active_runs.remove(&proposal);
+                }
                 RunEvent::Finished { proposal }
             }
         }
@@ -404,6 +416,7 @@ impl Executor {
                 self.on_grant(execute, view.is_history(envelope.seq));
             }
             ServerMessage::ToolResult(result) => self.on_result(result),
+            ServerMessage::ToolDiscard(discard) => self.on_discard(discard),
             ServerMessage::ToolCancel(cancel) => {
                 let why = cancel.reason.as_deref().unwrap_or("cancelled");
                 self.stop_run(&cancel.tool_proposal, why);
@@ -465,7 +478,9 @@ impl Executor {
         let replayed_runs = self.replayed_runs.as_ref().filter(|_| is_history);
         let already_over = replayed_runs.is_some_and(|running| !running.contains(&proposal));
         // A grant that arrives a second time must not disturb the run that it started.
-        if already_over || self.active_runs.contains_key(&proposal) {
+        let active = self.active_runs.get(&proposal);
+        let is_trial = execute.grant.cleared_by == ClearedBy::Tried;
+        if already_over || active.is_some_and(|active| is_trial || !active.is_trial()) {
             return;
         }
         let now = self.connection.server_now();
@@ -492,9 +507,12 @@ impl Executor {
             }
         };
         self.remember_secrets(&execute.grant);
-        // One run for each proposal, whatever else the server grants for it.
-        self.grant_check.shown.forget(&proposal);
-        let (mut active_run, stop_receiver) = ActiveRun::new(mode, execute.grant.driver.clone());
+        // One run for each proposal, and one trial before it, whatever else the server grants for it.
+        match is_trial {
+            true => self.grant_check.shown.record_trial(&proposal),
+            false => self.grant_check.shown.forget(&proposal),
+        }
+        let (mut active_run, stop_receiver) = ActiveRun::new(&execute.grant);
         if let Some(why) = self.early_stops.remove(&proposal) {
             active_run.stop(&why);
         }
@@ -559,6 +577,14 @@ impl Executor {
     fn on_result(&mut self, result: &ToolResult) {
         self.forget_proposal(&result.tool_proposal);
         if let Some(active) = self.active_runs.get_mut(&result.tool_proposal) {
+            active.stop("the session has given it up");
+        }
+    }
+
+    /// A discard that is not ours ends a trial that the session has given up.
+    fn on_discard(&mut self, discard: &ToolDiscard) {
+        let active = self.active_runs.get_mut(&discard.tool_proposal);
+        if let Some(active) = active.filter(|active| active.is_trial()) {
             active.stop("the session has given it up");
         }
     }

@@ -43,6 +43,16 @@ pub enum GrantRefusal {
     NoShellExec,
     #[error("somebody edited it, and this executor runs only what it proposed itself")]
     NoEdits,
+    #[error("this executor tries no commands in its sandbox")]
+    NoTrials,
+    #[error("it is not to be tried: by rule `{rule}` it is {category} ({reason})")]
+    NotToBeTried {
+        category: Category,
+        rule: String,
+        reason: String,
+    },
+    #[error("it was tried already")]
+    AlreadyTried,
     #[error("the server adds `{name}` to its environment, which the shown command does not name")]
     HiddenVariable { name: String },
     #[error("its environment sets `{name}`, which decides which code runs")]
@@ -69,6 +79,9 @@ pub struct GrantLimits {
     pub unconfined_reads: bool,
     /// The sandboxes that this machine enforces.
     pub enforceable: Vec<SandboxProfile>,
+    /// Whether commands are tried: this machine can count what its sandbox denies, and its owner
+    /// lets it.
+    pub trials: bool,
 }
 
 /// Decides about every grant by the executor's own records and its own policy.
@@ -123,9 +136,35 @@ impl GrantCheck {
             let (rule, reason) = (assessment.rule, assessment.reason);
             return Err(GrantRefusal::Blocked { rule, reason });
         }
+        if grant.cleared_by == ClearedBy::Tried {
+            return self.check_trial(grant, origin, assessment);
+        }
         let own = self.own_profile(grant.cleared_by, assessment.profile);
         check_clearance(grant, origin, assessment)?;
         let profile = grant.profile.narrower(own);
+        Ok(AcceptedGrant { profile, origin })
+    }
+
+    /// Whether a command may be tried here: whatever the server says, only what this executor
+    /// proposed, only in the read sandbox, and never what its own policy knows to do something.
+    fn check_trial(
+        &self,
+        grant: &GrantTerms,
+        origin: ActionOrigin,
+        assessment: Assessment,
+    ) -> Result<AcceptedGrant, GrantRefusal> {
+        let profile = SandboxProfile::Read;
+        if !self.limits.trials || !self.limits.enforceable.contains(&profile) {
+            return Err(GrantRefusal::NoTrials);
+        }
+        let may_try = self.policy.may_try(&grant.action, &self.workspace);
+        if !may_try || origin != ActionOrigin::Proposal || grant.secret_env.is_some() {
+            return Err(GrantRefusal::NotToBeTried {
+                category: assessment.category,
+                rule: assessment.rule,
+                reason: assessment.reason,
+            });
+        }
         Ok(AcceptedGrant { profile, origin })
     }
 
@@ -137,6 +176,7 @@ impl GrantCheck {
                 SandboxProfile::None
             }
             ClearedBy::Read => read,
+            ClearedBy::Tried => SandboxProfile::Read,
             ClearedBy::Quorum | ClearedBy::Clock | ClearedBy::AllowRule | ClearedBy::Direct => {
                 limits.profile
             }
@@ -177,7 +217,7 @@ fn check_clearance(
 ) -> Result<(), GrantRefusal> {
     let most_severe = match grant.cleared_by {
         ClearedBy::Read => Category::Read,
-        ClearedBy::AllowRule | ClearedBy::Clock => Category::Write,
+        ClearedBy::AllowRule | ClearedBy::Clock | ClearedBy::Tried => Category::Write,
         ClearedBy::Quorum => {
             let approval = believed_approvals(grant).next();
             return approval.map(|_| ()).ok_or(GrantRefusal::NobodyApproved);
@@ -273,6 +313,7 @@ mod tests {
             profile: SandboxProfile::None,
             unconfined_reads: false,
             enforceable: vec![SandboxProfile::Read],
+            trials: true,
         };
         let mut grant_check = GrantCheck::new(me(), policy, Workspace::default(), limits);
         grant_check

@@ -32,7 +32,7 @@ use exec_step::ExecStep;
 pub use exec_step::exec_step_main;
 pub use process_tree::KillMechanism;
 use process_tree::ProcessTree;
-use supervisor::Supervisor;
+use supervisor::{Supervisor, Tracer};
 
 use crate::sandbox::{CgroupLimits, Sandbox};
 pub use crate::working_directory::DirectoryIdentity;
@@ -97,6 +97,8 @@ pub enum ReaperReport {
     },
     /// It could not be started, and nothing ran.
     NotStarted { why: String },
+    /// A command that is tried was denied this, and was killed.
+    Denied { what: String },
     /// The command itself has ended; what it left behind is being killed.
     Ended {
         code: Option<i32>,
@@ -187,14 +189,27 @@ fn run_reaper(backup: ReaperBackup) -> anyhow::Result<()> {
     let spawn_spec: SpawnSpec = serde_json::from_str(&line)?;
     let grace = Duration::from_millis(spawn_spec.grace_ms);
     let mut supervisor = Supervisor::new(tree, grace, socket, commands);
-    match exec_step.and_then(|exec_step| exec_step.start(&spawn_spec, supervisor.tree())) {
-        Ok(child) => supervisor.supervise(child),
+    let started = exec_step.and_then(|exec_step| {
+        let tracer = attach_tracer(&exec_step, &spawn_spec)?;
+        let child = exec_step.start(&spawn_spec, supervisor.tree())?;
+        Ok((child, tracer))
+    });
+    match started {
+        Ok((child, None)) => supervisor.supervise(child),
+        Ok((child, Some(tracer))) => supervisor.supervise_trial(&child, tracer),
         Err(error) => {
             supervisor.tree().kill_all();
             let why = format!("{error:#}");
             supervisor.send_report(&ReaperReport::NotStarted { why })
         }
     }
+}
+
+/// Watches a command that is only tried, from before its first instruction.
+fn attach_tracer(exec_step: &ExecStep, spawn_spec: &SpawnSpec) -> anyhow::Result<Option<Tracer>> {
+    let sandbox = &spawn_spec.sandbox;
+    let attach = |limits| Tracer::attach(exec_step.pid(), sandbox, limits);
+    sandbox.trial.map(attach).transpose()
 }
 
 /// Starts the actual reaper, which inherits the socket, and kills the orphans that are left when it

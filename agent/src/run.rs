@@ -81,6 +81,8 @@ pub struct FinishedRun {
     pub kill_mechanism: Option<KillMechanism>,
     /// Processes that the command left behind, and that were killed.
     pub left_behind: u32,
+    /// What a command that is tried was denied, upon which it was killed; `None` if nothing.
+    pub denied: Option<String>,
 }
 
 /// Why there is no [`FinishedRun`].
@@ -194,8 +196,9 @@ async fn await_start(reports: &mut ReaperReports) -> Result<(u32, Option<Cgroup>
     match serde_json::from_str(&line) {
         Ok(ReaperReport::Started { pid, cgroup }) => Ok((pid, cgroup)),
         Ok(ReaperReport::NotStarted { why }) => Err(RunError::NotStarted(why)),
-        Ok(ReaperReport::Ended { .. } | ReaperReport::Gone { .. }) | Err(_) => {
-            Err(lost("its reaper did not say that it began"))
-        }
+        Ok(
+            ReaperReport::Denied { .. } | ReaperReport::Ended { .. } | ReaperReport::Gone { .. },
+        )
+        | Err(_) => Err(lost("its reaper did not say that it began")),
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pvp_protocol::payload::{GateAmend, ShellExec, ToolExecute};
+use pvp_protocol::payload::{ClearedBy, GateAmend, ShellExec, ToolExecute};
 use pvp_protocol::{Action, Command, Digest, MessageId, ParticipantId, Timestamp};
 
 use crate::grant_check::GrantRefusal;
@@ -57,6 +57,8 @@ struct ShownAction {
     digest: Digest,
     /// Whether somebody edited it.
     edited: bool,
+    /// Whether it was tried in the sandbox.
+    tried: bool,
     /// The tool that an edit gives other arguments to; `None` if the action is never edited.
     tool: Option<String>,
     number: u64,
@@ -132,6 +134,7 @@ impl ShownActions {
         let shown = ShownAction {
             digest,
             edited: false,
+            tried: false,
             tool,
             number,
             origin,
@@ -147,6 +150,14 @@ impl ShownActions {
             if let Some(oldest) = oldest.map(|(id, _)| id.clone()) {
                 self.actions.remove(&oldest);
             }
+        }
+    }
+
+    /// Writes down that an action was tried in the sandbox; it may still run once, but not be tried
+    /// again.
+    pub fn record_trial(&mut self, id: &MessageId) {
+        if let Some(shown) = self.actions.get_mut(id) {
+            shown.tried = true;
         }
     }
 
@@ -183,6 +194,9 @@ impl ShownActions {
             };
             if shown.edited && !self.accepted.edits {
                 return Err(GrantRefusal::NoEdits);
+            }
+            if shown.tried && grant.cleared_by == ClearedBy::Tried {
+                return Err(GrantRefusal::AlreadyTried);
             }
             let digest = grant.action.digest();
             match digest == grant.digest && digest == shown.digest {

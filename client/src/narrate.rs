@@ -130,10 +130,17 @@ impl<'a> Narrator<'a> {
             (ProposalState::Judged, None) => "judged".to_owned(),
             (ProposalState::Waiting, None) => "waits for approval".to_owned(),
             (ProposalState::Approved, None) => "approved".to_owned(),
-            (ProposalState::Running, None) => match proposal.elapsed_ms(now) {
-                Some(ms) => format!("running for {}", duration(ms)),
-                None => "running".to_owned(),
-            },
+            (ProposalState::Running, None) => {
+                let run = proposal.run.as_ref();
+                let doing = match run.and_then(|run| run.cleared_by) {
+                    Some(ClearedBy::Tried) => "tried in the sandbox",
+                    Some(_) | None => "running",
+                };
+                match proposal.elapsed_ms(now) {
+                    Some(ms) => format!("{doing} for {}", duration(ms)),
+                    None => doing.to_owned(),
+                }
+            }
             (ProposalState::Over, None) => "over".to_owned(),
             (ProposalState::Blocked, None) => "blocked".to_owned(),
             (ProposalState::Rejected, None) => "rejected".to_owned(),
@@ -153,6 +160,7 @@ impl<'a> Narrator<'a> {
             ClearedBy::Clock => format!("approved by the clock, runs on {on}"),
             ClearedBy::AllowRule => format!("allowed by a rule, runs on {on}"),
             ClearedBy::Direct => format!("one's own command, runs on {on}"),
+            ClearedBy::Tried => format!("tried in the sandbox on {on}"),
         })
     }
 
@@ -269,6 +277,9 @@ impl<'a> Narrator<'a> {
                 let by = by.unwrap_or_default();
                 let command = self.command_text(proposal);
                 format!("{}{by}: {command}{}", outcome_text(*how), because(reason))
+            }
+            TimelineEvent::TrialDiscarded { proposal, why } => {
+                format!("{}: {}", (self.escape)(why), self.command_text(proposal))
             }
             TimelineEvent::CancelAsked { proposal, reason } => {
                 format!("cancels {}{}", self.command_text(proposal), because(reason))

@@ -224,6 +224,7 @@ impl View {
             M::ToolExecute(execute) => self.fold_execute(meta, execute),
             M::ToolOutput(output) => self.fold_output(output),
             M::ToolResult(result) => self.fold_result(meta, result),
+            M::ToolDiscard(discard) => self.fold_discard(meta, discard),
             M::ToolCancel(cancel) => self.fold_cancel(meta, cancel),
             M::Error(report) => self.fold_error(meta, report),
             // Replies to requests of the connection, and keystrokes, whose effect shows in the

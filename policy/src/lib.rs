@@ -20,6 +20,7 @@ mod rule_table;
 mod secret_files;
 mod source_text;
 mod syntax;
+mod trial;
 mod verdict;
 mod word;
 mod wrappers;

@@ -134,6 +134,9 @@ session_config! {
     quorum_independent: bool = true;
     /// Reads run without a vote even if the executor cannot sandbox them.
     trust_reads: bool = false;
+    /// Commands that nothing is known about are tried in the read sandbox, and need a vote only if
+    /// it denies them something.
+    try_unknown: bool = false;
     /// The sandbox of approved commands: `none` or `workspace`.
     profile: SandboxProfile = SandboxProfile::None;
     /// Directories beside the executor's own that may be read without a vote, as absolute paths.

@@ -131,6 +131,7 @@ message_enum! {
         MergeExecute(MergeExecute) = "merge.execute",
         Error(ErrorReport) = "error",
         GateAmend(GateAmend) = "gate.amend",
+        ToolDiscard(ToolDiscard) = "tool.discard",
         ToolCancel(ToolCancel) = "tool.cancel",
         ToolInput(ToolInput) = "tool.input",
         ShellExec(ShellExec) = "shell.exec",
@@ -182,6 +183,7 @@ message_enum! {
         GateAmend(GateAmend) = "gate.amend",
         InterruptRaise(InterruptRaise) = "interrupt.raise",
         InterruptAcknowledge(InterruptAcknowledge) = "interrupt.acknowledge",
+        ToolDiscard(ToolDiscard) = "tool.discard",
         ToolCancel(ToolCancel) = "tool.cancel",
         ToolInput(ToolInput) = "tool.input",
         ShellExec(ShellExec) = "shell.exec",
@@ -194,11 +196,12 @@ message_enum! {
 
 /// Whether a type of message is one of the 41 in the published protocol.
 pub fn is_published(kind: &str) -> bool {
-    const EXTENSIONS: [&str; 11] = [
+    const EXTENSIONS: [&str; 12] = [
         "session.welcome",
         "session.ack",
         "gate.resolve",
         "gate.amend",
+        "tool.discard",
         "tool.cancel",
         "tool.input",
         "shell.exec",
@@ -223,7 +226,7 @@ mod tests {
             .chain(ServerMessage::KINDS)
             .collect();
         assert_eq!(all.iter().filter(|kind| is_published(kind)).count(), 41);
-        assert_eq!(all.len(), 52);
+        assert_eq!(all.len(), 53);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod rules;
 mod runs;
 mod shell;
 mod tokens;
+mod trials;
 mod votes;
 
 pub(crate) use participants::WORKING_DIRECTORY_KEY;
@@ -288,6 +289,7 @@ impl DecisionBuilder<'_> {
             M::GateAmend(amend) => self.gate_amend(by, &submitted, amend),
             M::ToolOutput(output) => self.tool_output(by, &submitted, output),
             M::ToolResult(result) => self.tool_result(by, &submitted, result),
+            M::ToolDiscard(discard) => self.tool_discard(by, &submitted, discard),
             M::ToolCancel(cancel) => self.tool_cancel(by, &submitted, cancel),
             M::ToolInput(input) => self.tool_input(by, &submitted, input),
             M::ShellExec(exec) => self.shell_exec(by, &submitted, exec),
@@ -451,7 +453,7 @@ impl DecisionBuilder<'_> {
 fn is_run_report(message: &ClientMessage) -> bool {
     matches!(
         message,
-        ClientMessage::ToolOutput(_) | ClientMessage::ToolResult(_)
+        ClientMessage::ToolOutput(_) | ClientMessage::ToolResult(_) | ClientMessage::ToolDiscard(_)
     )
 }
 

@@ -66,6 +66,7 @@ fn requirement(message: &ClientMessage) -> Requirement {
         M::ShellExec(_) => Requirement::Person(Capability::Exec),
         M::ToolOutput(_)
         | M::ToolResult(_)
+        | M::ToolDiscard(_)
         | M::ToolCancel(_)
         | M::ToolInput(_)
         | M::SecretRevoke(_) => Requirement::DependsOnState,

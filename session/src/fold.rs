@@ -133,6 +133,7 @@ impl Session {
             M::ToolResult(result) => {
                 return Ok(self.close_proposal(&result.tool_proposal, ProposalOutcome::Finished));
             }
+            M::ToolDiscard(discard) => self.fold_discard(discard),
             M::ToolCancel(cancel) => self.fold_cancel(&cancel.tool_proposal, at),
             M::PolicyAllow(allow) => {
                 if let Some(by) = by {

@@ -107,7 +107,7 @@ impl Gate {
 }
 
 /// Proof that one proposal may run, exactly as it was assessed. Only a passed gate, a deadline, a
-/// read, an allow rule or a person's own command gives one, and it is spent on one
+/// read, an allow rule, a person's own command or a trial gives one, and it is spent on one
 /// [`Grant`](crate::Grant).
 ///
 /// ```compile_fail
@@ -133,6 +133,13 @@ impl Clearance {
     pub(crate) fn for_allow_rule(proposal: &Proposal, rule: MessageId) -> Option<Self> {
         (proposal.assessment.category <= Category::Write)
             .then(|| Self::without_vote(proposal, ClearedBy::AllowRule, Some(rule)))
+    }
+
+    /// A clearance to try a command in the read sandbox, for writes only. It does not let the command
+    /// have any effect.
+    pub(crate) fn for_trial(proposal: &Proposal) -> Option<Self> {
+        (proposal.assessment.category == Category::Write && proposal.trial.is_none())
+            .then(|| Self::without_vote(proposal, ClearedBy::Tried, None))
     }
 
     /// A clearance for a person's own command, where the session lets it run directly.

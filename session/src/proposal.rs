@@ -1,6 +1,6 @@
 //! The life of a proposal: assessed, gated, running, closed.
 
-use pvp_protocol::payload::OutputStream;
+use pvp_protocol::payload::{DiscardedTrial, OutputStream};
 use pvp_protocol::{
     Action, Assessment, ExecutionLimits, MessageId, ParticipantId, RunMode, Timestamp,
 };
@@ -29,6 +29,8 @@ pub struct Proposal {
     pub stage: ProposalStage,
     /// Its gate, open or passed; `None` if it never had one.
     pub gate: Option<MessageId>,
+    /// What came of trying it in the sandbox; `None` if it was not tried, or still is.
+    pub trial: Option<DiscardedTrial>,
     /// The sequence numbers of its steps.
     pub seqs: ProposalSeqs,
 }
@@ -76,6 +78,16 @@ pub struct Execution {
     pub cancelled: bool,
     /// How the command is run.
     pub mode: RunMode,
+    /// Whether the command runs, or is only tried.
+    pub kind: ExecutionKind,
+}
+
+/// Whether a granted command runs, or is only tried in the read sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExecutionKind {
+    Run,
+    /// Its output counts only if the sandbox denied it nothing; otherwise it needs a vote.
+    Trial,
 }
 
 impl Execution {

@@ -144,6 +144,9 @@ struct ExecutorArguments {
     /// Let reads see nothing beside the workspace, whatever read roots the session has
     #[arg(long)]
     no_read_roots: bool,
+    /// Try nothing in the sandbox, whatever the session says: ask for it
+    #[arg(long)]
+    no_try: bool,
     /// Commands at a time; more wait their turn
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     at_once: usize,
@@ -339,6 +342,7 @@ impl ExecutorArguments {
         }
         settings.unconfined_reads = self.trust_reads;
         settings.accept_read_roots = !self.no_read_roots;
+        settings.trials = !self.no_try;
         settings.max_commands = self.at_once.max(1);
         settings.max_background_jobs = self.jobs;
         settings.on_overflow = match self.on_overflow {

@@ -51,6 +51,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let checks = [
         landlock(),
         seccomp(),
+        trials(),
         account(),
         data(),
         signing_key(),
@@ -266,6 +267,26 @@ fn seccomp() -> DoctorCheck {
         }
         .to_owned(),
         means: "system calls cannot be refused, so reads are asked for",
+    }
+}
+
+/// A command is tried only where it can be noticed what the sandbox denied it.
+fn trials() -> DoctorCheck {
+    let possible = pvp_agent::sandbox::can_count_denials();
+    DoctorCheck {
+        name: "trials",
+        health: if possible {
+            CheckStatus::Good
+        } else {
+            CheckStatus::Note
+        },
+        found: if possible {
+            "what the sandbox denies can be counted, so unknown commands can be tried in it"
+        } else {
+            "what the sandbox denies cannot be counted"
+        }
+        .to_owned(),
+        means: "`try_unknown` has no effect for an agent here, and unknown commands are asked for; it needs Landlock, seccomp filters that trace, and ptrace",
     }
 }
 

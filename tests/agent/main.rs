@@ -26,5 +26,6 @@ mod read_roots;
 mod script;
 mod secrets;
 mod shell_exec;
+mod trials;
 
 use support::session::{approve, next_gate, next_result, reject, start_session};

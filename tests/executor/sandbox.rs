@@ -6,6 +6,7 @@ mod fixture;
 mod profiles;
 mod reads;
 mod secret_files;
+mod trials;
 
 use attacks::{Attack, UnconfinedEffect};
 use fixture::{CapturedOutput, RunAsUser, SandboxFixture};

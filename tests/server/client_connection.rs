@@ -114,6 +114,7 @@ impl ConnectionAgent {
         let options = ConnectOptions {
             executor: Some(ExecutorInfo {
                 profiles: Vec::new(),
+                trials: false,
                 shell_exec: false,
                 edits: true,
                 working_directory: None,

@@ -96,6 +96,7 @@ impl StreamRenderer<'_> {
                 self.event_rows(item, "!", self.theme.warning)
             }
             TimelineEvent::Edited { .. }
+            | TimelineEvent::TrialDiscarded { .. }
             | TimelineEvent::CancelAsked { .. }
             | TimelineEvent::Allowed { .. } => self.event_rows(item, "~", self.theme.warning),
             TimelineEvent::Created { .. }
@@ -352,6 +353,7 @@ pub(crate) fn proposal_of<'a>(view: &'a View, item: &TimelineItem) -> Option<&'a
         | TimelineEvent::Edited { proposal, .. }
         | TimelineEvent::DeadlinePassed { proposal, .. }
         | TimelineEvent::Resolved { proposal, .. }
+        | TimelineEvent::TrialDiscarded { proposal, .. }
         | TimelineEvent::CancelAsked { proposal, .. } => view.proposal(proposal),
         _ => None,
     }

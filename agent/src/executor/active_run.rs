@@ -1,7 +1,7 @@
 //! A run that is under way or about to start, and what people send to it: stops and input.
 
-use pvp_protocol::payload::ToolInput;
-use pvp_protocol::{ParticipantId, RunMode, Sender};
+use pvp_protocol::payload::{ClearedBy, GrantTerms, ToolInput};
+use pvp_protocol::{MessageId, ParticipantId, RunMode, Sender};
 
 use crate::reaper::PtySize;
 use crate::run::{PtyInput, StopReceiver, StopSender, stop_channel};
@@ -10,6 +10,10 @@ use crate::run::{PtyInput, StopReceiver, StopSender, stop_channel};
 const MAX_EARLY_INPUTS: usize = 64;
 
 pub(super) struct ActiveRun {
+    /// The id of the grant.
+    grant: MessageId,
+    /// What cleared it.
+    cleared_by: ClearedBy,
     stop_sender: StopSender,
     /// The strongest stop requested so far.
     stop_level: StopLevel,
@@ -33,16 +37,27 @@ enum RunInput {
 }
 
 impl ActiveRun {
-    pub(super) fn new(mode: RunMode, driver: Option<ParticipantId>) -> (Self, StopReceiver) {
+    pub(super) fn new(grant: &GrantTerms) -> (Self, StopReceiver) {
         let (stop_sender, stop_receiver) = stop_channel();
         let active_run = Self {
+            grant: grant.id.clone(),
+            cleared_by: grant.cleared_by,
             stop_sender,
             stop_level: StopLevel::NotRequested,
-            mode,
-            driver,
+            mode: grant.action.mode,
+            driver: grant.driver.clone(),
             input: RunInput::Buffered(Vec::new()),
         };
         (active_run, stop_receiver)
+    }
+
+    pub(super) fn grant(&self) -> &MessageId {
+        &self.grant
+    }
+
+    /// Whether the command is only tried.
+    pub(super) fn is_trial(&self) -> bool {
+        self.cleared_by == ClearedBy::Tried
     }
 
     pub(super) fn mode(&self) -> RunMode {
@@ -115,20 +130,47 @@ impl ActiveRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pvp_protocol::{Action, Command, ExecutionLimits, SandboxProfile, Timestamp};
     use serde_json::json;
+
+    fn pty_grant(driver: Option<ParticipantId>) -> GrantTerms {
+        let line = "vi".to_owned();
+        let action = Action {
+            mode: RunMode::Pty,
+            ..Action::new(Command::Shell { line })
+        };
+        GrantTerms {
+            id: MessageId::parse("g1").unwrap(),
+            executor: ParticipantId::parse("bot").unwrap(),
+            digest: action.digest(),
+            action,
+            limits: ExecutionLimits {
+                timeout_ms: 0,
+                output_bytes: 1000,
+            },
+            profile: SandboxProfile::None,
+            expires_at: Timestamp::from_millis(0),
+            cleared_by: ClearedBy::Quorum,
+            approvals: Vec::new(),
+            rule: None,
+            driver,
+            nonce: None,
+            secret_env: None,
+        }
+    }
 
     #[test]
     fn only_the_driver_whom_the_grant_names_may_type() {
         let person = |name: &str| ParticipantId::parse(name).unwrap();
         let keys = json!({ "tool_proposal": "p1", "data": "rm -rf /\r" });
         let keys: ToolInput = serde_json::from_value(keys).unwrap();
-        let (mut driven, _stop_receiver) = ActiveRun::new(RunMode::Pty, Some(person("dee")));
+        let (mut driven, _stop_receiver) = ActiveRun::new(&pty_grant(Some(person("dee"))));
         assert!(!driven.on_input(&Sender::Participant(person("ann")), &keys));
         assert!(!driven.on_input(&Sender::System, &keys));
         assert!(matches!(&driven.input, RunInput::Buffered(early) if early.is_empty()));
         assert!(driven.on_input(&Sender::Participant(person("dee")), &keys));
         assert!(matches!(&driven.input, RunInput::Buffered(early) if *early == [keys.clone()]));
-        let (mut undriven, _stop_receiver) = ActiveRun::new(RunMode::Pty, None);
+        let (mut undriven, _stop_receiver) = ActiveRun::new(&pty_grant(None));
         assert!(!undriven.on_input(&Sender::Participant(person("dee")), &keys));
     }
 }

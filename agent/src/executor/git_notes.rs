@@ -24,7 +24,7 @@ const GIT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Whether commits that this command makes get notes.
 pub(super) fn is_enabled_for(grant: &GrantTerms, settings: &ExecutorSettings) -> bool {
     let decided = match grant.cleared_by {
-        ClearedBy::Read => false,
+        ClearedBy::Read | ClearedBy::Tried => false,
         ClearedBy::Quorum | ClearedBy::Clock | ClearedBy::AllowRule | ClearedBy::Direct => true,
     };
     settings.git.notes && decided
@@ -87,7 +87,7 @@ fn note_text(session: &str, proposal: &MessageId, grant: &GrantTerms) -> String 
         (ClearedBy::Clock, true) => "the clock".to_owned(),
         (ClearedBy::AllowRule, true) => "an allow rule".to_owned(),
         (ClearedBy::Direct, true) => "a person's own command".to_owned(),
-        (ClearedBy::Read | ClearedBy::Quorum, true) => "nobody".to_owned(),
+        (ClearedBy::Read | ClearedBy::Tried | ClearedBy::Quorum, true) => "nobody".to_owned(),
     };
     format!(
         "PVP-Session: {session}\nPVP-Proposal: {proposal}\nPVP-Approved-By: {approved}\nPVP-Digest: {}",

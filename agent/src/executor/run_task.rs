@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pvp_client::{Connection, now};
-use pvp_protocol::payload::{GrantTerms, ToolResult};
-use pvp_protocol::{Command, MessageId, RunMode};
+use pvp_protocol::payload::{ClearedBy, GrantTerms, ToolResult};
+use pvp_protocol::{ClientMessage, Command, MessageId, RunMode};
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinHandle;
@@ -57,27 +57,34 @@ impl RunTask {
     /// letting everyone wait.
     pub(super) fn spawn(self, stop_receiver: StopReceiver) {
         let (connection, events) = (self.connection.clone(), self.events.clone());
-        let proposal = self.proposal.clone();
+        let (proposal, grant) = (self.proposal.clone(), self.grant.id.clone());
         let run = tokio::spawn(self.run(stop_receiver));
-        tokio::spawn(report_panic(run, proposal, events, async move |lost| {
-            output_sender::send_acknowledged(&connection, lost).await;
-        }));
+        tokio::spawn(report_panic(
+            run,
+            proposal,
+            grant,
+            events,
+            async move |lost| {
+                output_sender::send_acknowledged(&connection, lost).await;
+            },
+        ));
     }
 
     async fn run(self, stop_receiver: StopReceiver) {
-        if let Some(result) = self.wait_and_execute(stop_receiver).await
-            && output_sender::send_acknowledged(&self.connection, result).await
+        if let Some(report) = self.wait_and_execute(stop_receiver).await
+            && output_sender::send_acknowledged(&self.connection, report).await
             && let Err(error) = self.journal.lock().await.record_done(&self.grant.id)
         {
             tracing::warn!(%error, "could not note a result");
         }
-        let proposal = self.proposal;
+        let (proposal, grant) = (self.proposal, self.grant.id);
         // If the executor is gone, nobody needs to know.
-        let _ = self.events.send(RunTaskEvent::Finished { proposal });
+        let _ = self.events.send(RunTaskEvent::Finished { proposal, grant });
     }
 
     /// Waits for a slot, records the start, and runs. `None` if the grant was acted on before.
-    async fn wait_and_execute(&self, mut stop_receiver: StopReceiver) -> Option<ToolResult> {
+    async fn wait_and_execute(&self, mut stop_receiver: StopReceiver) -> Option<ClientMessage> {
+        let failed = |why: &str| Some(failed_result(self.proposal.clone(), why).into());
         // Jobs run for as long as they like, so they take no slot; they are counted when granted.
         let _slot = match self.grant.action.mode {
             RunMode::Background => None,
@@ -85,20 +92,20 @@ impl RunTask {
                 slot = self.slots.acquire() => slot.ok(),
                 why = stop_receiver.requested() => {
                     let why = format!("stopped before it began: {why}");
-                    return Some(failed_result(self.proposal.clone(), &why));
+                    return failed(&why);
                 }
             },
         };
         if self.grant.expires_at <= self.connection.server_now() {
             let why = "the grant expired while other commands ran; propose it again";
-            return Some(failed_result(self.proposal.clone(), why));
+            return failed(why);
         }
         match self.record_start().await {
             Ok(true) => Some(self.execute(stop_receiver).await),
             Ok(false) => None,
             Err(error) => {
                 let why = format!("it could not be noted that it runs, so it does not: {error:#}");
-                Some(failed_result(self.proposal.clone(), &why))
+                failed(&why)
             }
         }
     }
@@ -116,19 +123,23 @@ impl RunTask {
         .context("the journal's task ended")?
     }
 
-    async fn execute(&self, stop_receiver: StopReceiver) -> ToolResult {
+    async fn execute(&self, stop_receiver: StopReceiver) -> ClientMessage {
+        let failed = |why: &str| failed_result(self.proposal.clone(), why).into();
         let temporary = match tempfile::Builder::new().prefix("pvp-").tempdir() {
             Ok(temporary) => temporary,
             Err(error) => {
                 let why = format!("no temporary directory: {error}");
-                return failed_result(self.proposal.clone(), &why);
+                return failed(&why);
             }
         };
         let prepared = self.prepare(temporary.path()).await;
         let (spawn_spec, directory, identities) = match prepared {
             Ok(prepared) => prepared,
-            Err(why) => return failed_result(self.proposal.clone(), &why),
+            Err(why) => return failed(&why),
         };
+        if self.grant.cleared_by == ClearedBy::Tried {
+            return self.try_command(&spawn_spec, stop_receiver).await;
+        }
         let snapshot = match git_notes::is_enabled_for(&self.grant, &self.settings) {
             true => git_notes::RepositorySnapshot::capture(&spawn_spec.directory).await,
             false => None,
@@ -146,7 +157,7 @@ impl RunTask {
                 .annotate_new_commits(&self.connection, &self.proposal, &self.grant)
                 .await;
         }
-        result
+        result.into()
     }
 
     /// Opens the working directory, checks the files that the command binds, and builds the spec.
@@ -230,7 +241,7 @@ impl RunTask {
         }
     }
 
-    fn error_result(&self, error: &RunError) -> ToolResult {
+    pub(super) fn error_result(&self, error: &RunError) -> ToolResult {
         let (proposal, why) = (self.proposal.clone(), error.to_string());
         match error {
             RunError::NotStarted(_) | RunError::StoppedBeforeStart(_) => {
@@ -245,6 +256,7 @@ impl RunTask {
 async fn report_panic(
     run: JoinHandle<()>,
     proposal: MessageId,
+    grant: MessageId,
     events: mpsc::UnboundedSender<RunTaskEvent>,
     send_result: impl AsyncFnOnce(ToolResult),
 ) {
@@ -255,7 +267,7 @@ async fn report_panic(
         ))
         .await;
         // If the executor is gone, nobody needs to know.
-        let _ = events.send(RunTaskEvent::Finished { proposal });
+        let _ = events.send(RunTaskEvent::Finished { proposal, grant });
     }
 }
 
@@ -279,13 +291,14 @@ mod tests {
         let proposal = MessageId::parse("p1").unwrap();
         let (note, mut notes) = mpsc::unbounded_channel();
         let mut left = Vec::new();
-        report_panic(tokio::spawn(run), proposal, note, async |lost| {
+        let grant = MessageId::parse("g1").unwrap();
+        report_panic(tokio::spawn(run), proposal, grant, note, async |lost| {
             left.push(serde_json::to_string(&lost).unwrap());
         })
         .await;
         while let Some(note) = notes.recv().await {
             left.push(match note {
-                RunTaskEvent::Finished { proposal } => format!("{proposal} is over"),
+                RunTaskEvent::Finished { proposal, .. } => format!("{proposal} is over"),
                 RunTaskEvent::Started { .. } => "started".to_owned(),
             });
         }

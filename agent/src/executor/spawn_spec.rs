@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pvp_protocol::payload::{ClearedBy, GrantTerms};
 use pvp_protocol::{Command, RunMode, SandboxProfile};
 
-use super::ExecutorSettings;
+use super::{ExecutorSettings, trial};
 use crate::environment::{self, Interactivity};
 use crate::grant_check::AcceptedGrant;
 use crate::private_paths::private_paths;
@@ -55,8 +55,9 @@ pub(super) fn from_grant(
     } = places;
     let (program, arguments) = argv(&grant.action.command)?;
     let mut argv: Vec<String> = std::iter::once(program).chain(arguments).collect();
-    // Reads run in the sandbox on this machine; the runner is for approved commands.
-    if grant.cleared_by != ClearedBy::Read {
+    // Reads and trials run in the sandbox on this machine; the runner is for approved commands.
+    let is_trial = grant.cleared_by == ClearedBy::Tried;
+    if grant.cleared_by != ClearedBy::Read && !is_trial {
         argv.splice(0..0, settings.runner.iter().cloned());
     }
     let mut argv = argv.into_iter();
@@ -68,6 +69,19 @@ pub(super) fn from_grant(
             (None, Interactivity::NonInteractive)
         }
     };
+    let inherited = utf8_environment().filter(|(name, _)| !is_trial || trial::may_inherit(name));
+    let mut environment = environment::command_environment(
+        inherited,
+        &grant.action.env,
+        &secrets,
+        temporary,
+        interactivity,
+    );
+    let mut private = private_paths(settings);
+    if is_trial {
+        environment.extend(trial::added_variables());
+        private.push(trial::history(&settings.workspace));
+    }
     Ok(SpawnSpec {
         terminal,
         program,
@@ -75,21 +89,16 @@ pub(super) fn from_grant(
         directory: directory.path().to_owned(),
         directory_identity: Some(directory.identity()),
         files: grant.action.files.clone(),
-        environment: environment::command_environment(
-            utf8_environment(),
-            &grant.action.env,
-            &secrets,
-            temporary,
-            interactivity,
-        ),
+        environment,
         sandbox: Sandbox {
             profile: accepted.profile,
             workspace: settings.workspace.clone(),
             temporary: temporary.to_owned(),
-            private: private_paths(settings),
+            private,
             secret_files: secret_files(accepted.profile, settings, read_roots)?,
             read_roots: read_roots.to_owned(),
             limits: resource_limits(grant, settings),
+            trial: is_trial.then_some(trial::LIMITS),
         },
         grace_ms: u64::try_from(settings.kill_grace.as_millis()).unwrap_or(u64::MAX),
         cgroup: true,
@@ -123,6 +132,7 @@ fn resource_limits(grant: &GrantTerms, settings: &ExecutorSettings) -> ResourceL
         ClearedBy::Read => settings
             .limits
             .capped(settings.read_memory_bytes, READ_MAX_FILE_BYTES),
+        ClearedBy::Tried => trial::resource_limits(settings.limits),
         ClearedBy::Quorum | ClearedBy::Clock | ClearedBy::AllowRule | ClearedBy::Direct => {
             settings.limits
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use pvp_client::View;
 use pvp_client::view::{ProposalState, ProposalView};
-use pvp_protocol::payload::{GateAmend, GateOutcome, OutputPage, ToolExecute};
+use pvp_protocol::payload::{ClearedBy, GateAmend, GateOutcome, OutputPage, ToolExecute};
 use pvp_protocol::{Action, Envelope, MessageId, ParticipantId, Sender, ServerMessage};
 use tokio::sync::oneshot;
 
@@ -170,6 +170,10 @@ impl ProposalTracker {
 
     /// A grant is passed on once, however often it arrives.
     fn on_grant(&mut self, execute: &ToolExecute) {
+        // Only an executor may try a command, in its sandbox; nobody else may run it yet.
+        if execute.grant.cleared_by == ClearedBy::Tried {
+            return;
+        }
         if let Some(open) = self.open.get_mut(&execute.tool_proposal)
             && !std::mem::replace(&mut open.granted, true)
         {

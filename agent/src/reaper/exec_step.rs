@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use anyhow::Context;
 use pvp_protocol::SandboxProfile;
 use rustix::process::{
-    Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid,
+    Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid,
 };
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,6 +37,10 @@ impl ExecStep {
             .stdin(Stdio::piped())
             .spawn()?;
         Ok(Self(child))
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
     }
 
     /// Sends the spec, upon which the process applies the sandbox and becomes the command.

@@ -91,6 +91,12 @@ impl ProcessTree {
         !has_children && cgroup.is_none_or(|cgroup| cgroup.members().is_empty())
     }
 
+    /// Memory in bytes that the processes have for themselves, all together.
+    pub(super) fn private_memory_bytes(&self) -> u64 {
+        let members = self.members();
+        members.into_iter().filter_map(private_memory_bytes).sum()
+    }
+
     /// Collects the exit statuses of orphans, but not that of the command, which is waited for.
     pub(super) fn reap_orphans(&self, command: Pid) {
         for child in child_pids(rustix::process::getpid()) {
@@ -130,6 +136,16 @@ fn child_pids(pid: Pid) -> Vec<Pid> {
         .filter_map(Result::ok)
         .flat_map(|task| read_pids(&task.path().join("children")))
         .collect()
+}
+
+/// Memory in bytes that a process has for itself.
+fn private_memory_bytes(pid: Pid) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes.saturating_mul(1024))
 }
 
 /// Whether a process has ended and only its status is left.

@@ -1,5 +1,7 @@
 //! Supervises a command until none of its processes is left.
 
+mod trial;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -12,6 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use super::process_tree::ProcessTree;
 use super::{ReaperCommand, ReaperReport};
+pub(super) use trial::Tracer;
 
 /// How often an idle reaper looks for orphans that have ended.
 const ORPHAN_POLL_INTERVAL: Duration = Duration::from_secs(1);

@@ -116,6 +116,8 @@ pub(super) struct RunState {
     ///
     /// `None` until the reaper reports it.
     cleanup: Option<(KillMechanism, u32)>,
+    /// What a command that is tried was denied.
+    denied: Option<String>,
     /// Whether the reaper is still running.
     reaper_alive: bool,
     /// Whether anyone still receives chunks.
@@ -166,6 +168,7 @@ impl RunState {
             stop_reason: None,
             exit_status: None,
             cleanup: None,
+            denied: None,
             reaper_alive: true,
             receiver_open: true,
             flush_due: false,
@@ -275,6 +278,7 @@ impl RunState {
 
     fn on_report(&mut self, line: &str) {
         match serde_json::from_str(line) {
+            Ok(ReaperReport::Denied { what }) => self.denied = Some(what),
             Ok(ReaperReport::Ended { code, signal }) => self.exit_status = Some((code, signal)),
             Ok(ReaperReport::Gone {
                 mechanism,
@@ -354,6 +358,7 @@ impl RunState {
             stderr: self.stderr.summary(),
             kill_mechanism: self.cleanup.map(|(mechanism, _)| mechanism),
             left_behind: self.cleanup.map_or(0, |(_, left_behind)| left_behind),
+            denied: self.denied,
         })
     }
 }

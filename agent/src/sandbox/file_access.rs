@@ -339,6 +339,31 @@ pub(super) fn restrict(sandbox: &Sandbox, terminal: &[PathBuf]) -> anyhow::Resul
     Ok(())
 }
 
+/// What a sandboxed command may not read, without symbolic links.
+pub(super) fn resolved_private_paths(sandbox: &Sandbox) -> Vec<PathBuf> {
+    PrivatePaths::new(sandbox).0.into_iter().collect()
+}
+
+/// What a read may read, without symbolic links and apart from what is private.
+pub(super) fn resolved_readable_paths(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let is_public = |path: &PathBuf| OpenPath::open(path).is_some_and(|it| it.is_world_readable());
+    let own = [sandbox.workspace.clone(), sandbox.temporary.clone()];
+    let devices = SAFE_DEVICES.iter().map(PathBuf::from);
+    // What `/proc/self` is depends on who looks.
+    let system = system_paths().filter(|path| path != Path::new("/proc/self"));
+    let paths = system.chain(etc_paths().filter(is_public));
+    let paths = paths.chain(own).chain(devices);
+    paths.filter_map(|path| path.canonicalize().ok()).collect()
+}
+
+/// Where a read may write, without symbolic links.
+pub(super) fn resolved_writable_paths(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let devices = SAFE_DEVICES.iter().map(PathBuf::from);
+    devices
+        .chain([resolve_existing(&sandbox.temporary)])
+        .collect()
+}
+
 fn system_paths() -> impl Iterator<Item = PathBuf> {
     let open = READABLE_ETC.iter().map(|path| Path::new("/etc").join(path));
     let home = home_directory().into_iter();

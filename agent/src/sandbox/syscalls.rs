@@ -41,7 +41,22 @@ pub(super) fn install_filter(network: NetworkAccess, signals: SignalAccess) -> a
 }
 
 fn build_filter(network: NetworkAccess, signals: SignalAccess) -> anyhow::Result<BpfProgram> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = DENIED_SYSCALLS
+    let refuse = |error: Errno| SeccompAction::Errno(error.raw_os_error().unsigned_abs());
+    compile(
+        denied_calls(network, signals)?,
+        refuse(Errno::PERM),
+        refuse(Errno::NOSYS),
+    )
+}
+
+/// The calls that are denied, each with the arguments that it is denied with; none means any.
+pub(super) type DeniedCalls = BTreeMap<i64, Vec<SeccompRule>>;
+
+pub(super) fn denied_calls(
+    network: NetworkAccess,
+    signals: SignalAccess,
+) -> anyhow::Result<DeniedCalls> {
+    let mut rules: DeniedCalls = DENIED_SYSCALLS
         .iter()
         .map(|call| (*call, Vec::new()))
         .collect();
@@ -72,7 +87,7 @@ fn build_filter(network: NetworkAccess, signals: SignalAccess) -> anyhow::Result
         let rules_of_call = vec![not_in(0, &[one_process])?, not_in(1, &[0])?];
         rules.insert(call, rules_of_call);
     }
-    compile(rules)
+    Ok(rules)
 }
 
 /// A rule that matches if an argument is none of these values.
@@ -111,7 +126,11 @@ fn datagram_pair_rules() -> anyhow::Result<Vec<SeccompRule>> {
         .collect()
 }
 
-fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> anyhow::Result<SeccompCondition> {
+pub(super) fn condition(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> anyhow::Result<SeccompCondition> {
     Ok(SeccompCondition::new(
         argument,
         SeccompCmpArgLen::Dword,
@@ -144,38 +163,44 @@ fn namespace_rules() -> anyhow::Result<Vec<SeccompRule>> {
         .collect()
 }
 
-fn compile(rules: BTreeMap<i64, Vec<SeccompRule>>) -> anyhow::Result<BpfProgram> {
+/// The program that answers denied calls and unknown ones in these ways, and allows all others.
+pub(super) fn compile(
+    denied: DeniedCalls,
+    on_denied: SeccompAction,
+    on_unknown: SeccompAction,
+) -> anyhow::Result<BpfProgram> {
     let architecture: TargetArch = std::env::consts::ARCH
         .try_into()
         .context("this processor has no filters")?;
-    let refuse = SeccompAction::Errno(Errno::PERM.raw_os_error().unsigned_abs());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?;
+    let filter = SeccompFilter::new(denied, SeccompAction::Allow, on_denied, architecture)?;
     let mut program: BpfProgram = filter.try_into()?;
-    program.splice(0..0, unknown_syscall_filter());
+    program.splice(0..0, unknown_syscall_filter(on_unknown.into()));
     Ok(program)
 }
 
 /// The first system call that did not exist when the lists below were made.
 const FIRST_UNKNOWN_SYSCALL: u32 = 463;
 
-/// Answers like a kernel that does not know the call. A deny list does not cover newer calls, some
+/// Answers `clone3`, and the calls that are newer than these lists, like a kernel that does not know
+/// them, or in another way. A deny list does not cover newer calls, some
 /// of which do what denied ones do. Nor does it cover the second numbers that x86-64 has for its
 /// calls (x32), which are higher still. And `clone3` hides its flags from filters. Programs fall
 /// back to the older calls.
-fn unknown_syscall_filter() -> Vec<sock_filter> {
+fn unknown_syscall_filter(on_unknown: u32) -> Vec<sock_filter> {
     const LOAD_NUMBER: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const JUMP_IF_AT_LEAST: u16 = 0x35;
     const RETURN: u16 = 0x06;
     const RETURN_ERRNO: u32 = 0x0005_0000;
     const CLONE3: u32 = libc::SYS_clone3 as u32;
-    let unknown_call = RETURN_ERRNO | Errno::NOSYS.raw_os_error().unsigned_abs();
+    let no_such_call = RETURN_ERRNO | Errno::NOSYS.raw_os_error().unsigned_abs();
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![
         step(LOAD_NUMBER, 0, 0, 0),
-        step(JUMP_IF_EQUAL, 1, 0, CLONE3),
+        step(JUMP_IF_EQUAL, 0, 1, CLONE3),
+        step(RETURN, 0, 0, no_such_call),
         step(JUMP_IF_AT_LEAST, 0, 1, FIRST_UNKNOWN_SYSCALL),
-        step(RETURN, 0, 0, unknown_call),
+        step(RETURN, 0, 0, on_unknown),
     ]
 }
 

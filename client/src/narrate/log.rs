@@ -68,7 +68,15 @@ impl Narrator<'_> {
             M::ToolResult(result) => {
                 let id = short_id(&result.tool_proposal);
                 let finish = RunResultView::new(result, envelope.at);
-                format!("{id} ended: {}", self.run_result_text(&finish))
+                let tried = match result.extra.get("tried") {
+                    Some(serde_json::Value::Bool(true)) => "tried in the sandbox and ended",
+                    Some(_) | None => "ended",
+                };
+                format!("{id} {tried}: {}", self.run_result_text(&finish))
+            }
+            M::ToolDiscard(discard) => {
+                let id = short_id(&discard.tool_proposal);
+                format!("{id} {}", text(&discard.trial.to_string()))
             }
             M::SessionCreate(create) => match &create.name {
                 Some(name) => format!("made the session {}", text(name)),
@@ -127,6 +135,7 @@ impl Narrator<'_> {
             ClearedBy::AllowRule => "an allow rule".to_owned(),
             ClearedBy::Direct => "a person's own command".to_owned(),
             ClearedBy::Clock => "approved by the clock".to_owned(),
+            ClearedBy::Tried => "to try in the sandbox".to_owned(),
             ClearedBy::Quorum => {
                 format!("approved by {}", self.name_list(execute.approved_by.iter()))
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pvp_protocol::payload::{
-    ShellExec, ToolCancel, ToolExecute, ToolOutput, ToolPropose, ToolResult,
+    ClearedBy, ShellExec, ToolCancel, ToolDiscard, ToolExecute, ToolOutput, ToolPropose, ToolResult,
 };
 use pvp_protocol::{Action, Category, MessageId};
 
@@ -11,7 +11,7 @@ use super::proposal::{
     CancelRequestView, CommandHistoryEntry, CommandOrigin, ProposalState, ProposalView, RunView,
 };
 use super::requested_action::{CommandForm, MAX_CLOSED_COMMAND_BYTES, RequestedAction};
-use super::text::truncate_optional_line;
+use super::text::{truncate_line, truncate_optional_line};
 use super::timeline::TimelineEvent;
 use super::{MessageMeta, View, push_bounded};
 
@@ -196,6 +196,25 @@ impl View {
         if let Some(proposal) = self.proposal_mut(id).filter(open) {
             proposal.record_result(result, meta.at);
             self.close_proposal(id, ProposalState::Finished);
+        }
+    }
+
+    /// A trial that was discarded leaves the command as if it had not been granted.
+    pub(super) fn fold_discard(&mut self, meta: &MessageMeta<'_>, discard: &ToolDiscard) {
+        let id = &discard.tool_proposal;
+        let event = TimelineEvent::TrialDiscarded {
+            proposal: id.clone(),
+            why: truncate_line(&discard.trial.to_string()),
+        };
+        self.push_logged_item(meta, event);
+        let tried = |proposal: &&mut ProposalView| {
+            let run = proposal.run.as_ref();
+            let is_trial = run.is_some_and(|run| run.cleared_by == Some(ClearedBy::Tried));
+            proposal.is_running() && is_trial
+        };
+        if let Some(proposal) = self.proposal_mut(id).filter(tried) {
+            proposal.run = None;
+            proposal.state = ProposalState::Judged;
         }
     }
 

@@ -67,6 +67,9 @@ impl View {
         };
         proposal.gate = Some(meta.id.clone());
         proposal.advance_to(ProposalState::Waiting);
+        if let Some(trial) = &request.trial {
+            Arc::make_mut(&mut proposal.requested).add_trial(trial);
+        }
         let (is_waiting, requested) = (
             proposal.state == ProposalState::Waiting,
             Arc::clone(&proposal.requested),

@@ -21,7 +21,7 @@ use super::text::{truncate_line, truncate_optional_line};
 const MAX_APPROVALS: usize = 200;
 
 /// The state of a command. The variants are in chronological order, and a command never
-/// goes back.
+/// goes back, except from a trial that was discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

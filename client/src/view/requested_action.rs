@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pvp_protocol::payload::{FileContent, OpenGate};
+use pvp_protocol::payload::{DiscardedTrial, FileContent, OpenGate};
 use pvp_protocol::{
     Action, Assessment, BoundFile, Category, Command, JsonObject, PartAssessment, ParticipantId,
     RunMode,
@@ -350,6 +350,18 @@ fn truncated_files(files: &[BoundFile], truncation: &mut TruncationCounter) -> V
         ..file.clone()
     })
     .collect()
+}
+
+impl RequestedAction {
+    /// Notes for those who vote what came of trying it in the sandbox.
+    pub(super) fn add_trial(&mut self, trial: &DiscardedTrial) {
+        let note = truncate_line(&trial.to_string());
+        if let Some(assessment) = &mut self.assessment
+            && !assessment.notes.contains(&note)
+        {
+            assessment.notes.push(note);
+        }
+    }
 }
 
 /// The assessment in the size that is kept.

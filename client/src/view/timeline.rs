@@ -163,6 +163,11 @@ pub enum TimelineEvent {
         by: Option<ParticipantId>,
         reason: Option<String>,
     },
+    /// A command was tried in the sandbox, and needs approval after all.
+    TrialDiscarded {
+        proposal: MessageId,
+        why: String,
+    },
     CancelAsked {
         proposal: MessageId,
         reason: Option<String>,

@@ -144,7 +144,13 @@ fn card_from_welcome(open: &OpenGate, before: Option<&GateCard>) -> GateCard {
     let same = before.filter(|card| card.digest == open.request.digest);
     let requested = match same {
         Some(card) => Arc::clone(&card.requested),
-        None => Arc::new(RequestedAction::from_open_gate(open)),
+        None => {
+            let mut requested = RequestedAction::from_open_gate(open);
+            if let Some(trial) = &open.request.trial {
+                requested.add_trial(trial);
+            }
+            Arc::new(requested)
+        }
     };
     let votes = open.approvals.iter();
     GateCard {

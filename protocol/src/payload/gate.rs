@@ -1,5 +1,6 @@
 //! Messages about gates: requests, votes, amendments, timeouts and resolutions.
 
+use crate::payload::DiscardedTrial;
 use crate::{
     Assessment, Category, Digest, ExtraFields, GateTimeoutAction, JsonObject, MessageId,
     ParticipantId, QuorumRule, Timestamp,
@@ -79,6 +80,9 @@ wire_structs! {
         pub on_timeout: GateTimeoutAction,
         /// Who could approve when the gate opened.
         pub voters: Vec<ParticipantId>,
+        /// What came of trying the command in the sandbox, if it was tried.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub trial: Option<DiscardedTrial>,
         /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]

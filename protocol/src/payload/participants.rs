@@ -21,6 +21,10 @@ wire_structs! {
         /// Sandbox profiles that this machine enforces.
         #[serde(default)]
         pub profiles: Vec<SandboxProfile>,
+        /// Whether it tries commands in the sandbox, where the kernel counts what is denied.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub trials: bool,
         /// Whether it runs people's own commands.
         #[serde(default)]
         pub shell_exec: bool,
@@ -149,6 +153,7 @@ impl Default for ExecutorInfo {
     fn default() -> Self {
         Self {
             profiles: Vec::new(),
+            trials: false,
             shell_exec: false,
             edits: accepts_edits(),
             working_directory: None,

@@ -27,6 +27,8 @@ wire_enums! {
         AllowRule,
         /// A person's own command, run directly.
         Direct,
+        /// Nothing did: it is only tried in the read sandbox, because nothing is known about it.
+        Tried,
     }
 
     /// Whether it is known how a command ended.
@@ -218,6 +220,30 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 
+    /// Why what a command printed while it was tried was discarded.
+    #[derive(Eq)]
+    pub struct DiscardedTrial {
+        /// What the sandbox denied, such as `write notes.txt`; the first denial ends a trial.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub denied: Vec<String>,
+        /// Why else, such as a limit that was reached.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String>,
+    }
+
+    /// `tool.discard`: a command was tried in the sandbox and needs approval after all
+    pub struct ToolDiscard {
+        /// The proposal that was tried.
+        pub tool_proposal: MessageId,
+        /// Why its output was discarded.
+        pub trial: DiscardedTrial,
+        /// Fields this version does not know.
+        #[serde(flatten)]
+        #[cfg_attr(feature = "generate", ts(skip))]
+        pub extra: ExtraFields,
+    }
+
     /// `tool.cancel`: withdraws a proposal or stops a run
     pub struct ToolCancel {
         pub tool_proposal: MessageId,
@@ -367,5 +393,20 @@ wire_structs! {
         pub finished: bool,
         /// Whether the page was truncated to fit in a message.
         pub cut: bool,
+    }
+}
+
+impl std::fmt::Display for DiscardedTrial {
+    /// For those who vote: what came of the trial.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.denied.as_slice(), &self.reason) {
+            ([], None) => f.write_str("tried in the sandbox, without a result"),
+            ([], Some(reason)) => write!(f, "tried in the sandbox, without a result: {reason}"),
+            (denied, _) => write!(
+                f,
+                "tried in the sandbox, which denied: {}",
+                denied.join(", ")
+            ),
+        }
     }
 }

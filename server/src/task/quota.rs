@@ -77,7 +77,9 @@ impl SessionTask {
 
 fn message_use(message: &ClientMessage) -> MessageUse {
     match message {
-        ClientMessage::SessionEnd(_) | ClientMessage::ToolResult(_) => MessageUse::Last,
+        ClientMessage::SessionEnd(_)
+        | ClientMessage::ToolResult(_)
+        | ClientMessage::ToolDiscard(_) => MessageUse::Last,
         ClientMessage::SessionLeave(_)
         | ClientMessage::SessionJoin(_)
         | ClientMessage::Announce(_)

@@ -347,6 +347,9 @@ impl DecisionBuilder<'_> {
     ) -> AnswerResult {
         let changed = self.session.config.clone().with_changes(&update.changes);
         check_config(&changed, &self.decision_context.settings.limits)?;
+        if changed.try_unknown && !self.session.config.try_unknown {
+            self.check_somebody_tries()?;
+        }
         let answer = self.relay(by, submitted, update);
         self.grant_passed_gates();
         Ok(answer)

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use pvp_policy::{FilePresence, Workspace};
-use pvp_protocol::payload::{FileContent, GateActionType, GateRequest, ToolPropose};
+use pvp_protocol::payload::{ClearedBy, FileContent, GateActionType, GateRequest, ToolPropose};
 use pvp_protocol::{
     Action, Assessment, Category, Command, ExecutionLimits, ExtraFields, MessageId, ParticipantId,
     QuorumRule, Refusal, Risk, Role, RunMode, SandboxProfile, Timestamp, ToolCategory,
 };
 
 use super::context::is_variable_name;
+use super::trials::{TRIAL_LIMITS, TrialEligibility};
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::entry::Audience;
 use crate::gate::Clearance;
@@ -64,6 +65,13 @@ impl DecisionBuilder<'_> {
         if let ApprovalRequirement::Required(note) = &approval {
             assessment.notes.push(note.clone());
         }
+        let trial = match approval {
+            ApprovalRequirement::NotRequired => self.trial_eligibility(&action, &assessment, by),
+            ApprovalRequirement::Required(_) => TrialEligibility::NotEligible,
+        };
+        if let TrialEligibility::NotPossible(note) = &trial {
+            assessment.notes.push(note.clone());
+        }
         propose.assessment = Some(assessment.clone());
         let answer = self.relay(by, submitted, propose);
         if assessment.category == Category::Blocked {
@@ -73,10 +81,15 @@ impl DecisionBuilder<'_> {
         let proposal = self.session.proposals[&submitted.id].clone();
         let clearance = match approval {
             ApprovalRequirement::Required(_) => None,
-            ApprovalRequirement::NotRequired => Clearance::for_read(&proposal).or_else(|| {
-                let rule = self.covering_rule(&proposal)?;
-                Clearance::for_allow_rule(&proposal, rule)
-            }),
+            ApprovalRequirement::NotRequired => Clearance::for_read(&proposal)
+                .or_else(|| {
+                    let rule = self.covering_rule(&proposal)?;
+                    Clearance::for_allow_rule(&proposal, rule)
+                })
+                .or_else(|| match trial {
+                    TrialEligibility::Eligible => Clearance::for_trial(&proposal),
+                    TrialEligibility::NotEligible | TrialEligibility::NotPossible(_) => None,
+                }),
         };
         match clearance {
             Some(clearance) => self.append_grant(clearance),
@@ -323,6 +336,7 @@ impl DecisionBuilder<'_> {
             deadline: self.gate_deadline(),
             on_timeout: self.session.config.on_gate_timeout,
             voters,
+            trial: proposal.trial.clone(),
             extra: ExtraFields::new(),
         };
         self.append_system(request, Some(proposal.id.clone()));
@@ -334,7 +348,14 @@ impl DecisionBuilder<'_> {
         let details = GrantDetails {
             id: self.id_generator.next_id(),
             nonce: self.id_generator.next_nonce(),
-            limits: self.execution_limits(&proposal),
+            limits: match clearance.cleared_by {
+                ClearedBy::Tried => TRIAL_LIMITS,
+                ClearedBy::Read
+                | ClearedBy::Quorum
+                | ClearedBy::Clock
+                | ClearedBy::AllowRule
+                | ClearedBy::Direct => self.execution_limits(&proposal),
+            },
             profile: self.grant_profile(&clearance, &proposal),
             expires_at: self
                 .at
@@ -350,7 +371,6 @@ impl DecisionBuilder<'_> {
     }
 
     fn grant_profile(&self, clearance: &Clearance, proposal: &Proposal) -> SandboxProfile {
-        use pvp_protocol::payload::ClearedBy;
         let executor_info = self.session.members.get(&proposal.executor);
         let sandboxes = |profile: SandboxProfile| {
             executor_info
@@ -362,6 +382,7 @@ impl DecisionBuilder<'_> {
                 proposal.assessment.profile
             }
             ClearedBy::Read => SandboxProfile::None,
+            ClearedBy::Tried => SandboxProfile::Read,
             ClearedBy::Quorum | ClearedBy::Clock | ClearedBy::AllowRule | ClearedBy::Direct => {
                 self.session.config.profile
             }
@@ -498,7 +519,10 @@ fn gate_message(proposal: &Proposal, quorum: &QuorumRule, voters: &[ParticipantI
     } else {
         format!("it waits for {quorum}")
     };
-    format!("{category}: {short} ({reason}); {waiting}")
+    match &proposal.trial {
+        Some(trial) => format!("{category}: {short} ({reason}; {trial}); {waiting}"),
+        None => format!("{category}: {short} ({reason}); {waiting}"),
+    }
 }
 
 /// The admins who could approve, for an escalated gate.

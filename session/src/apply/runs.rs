@@ -11,7 +11,7 @@ use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::authority;
 use crate::input::SubmittedMessage;
 use crate::output_index::OutputStreamPosition;
-use crate::proposal::{Execution, Proposal, ProposalOutcome, ProposalStage};
+use crate::proposal::{Execution, ExecutionKind, Proposal, ProposalOutcome, ProposalStage};
 
 /// How many bytes of each stream a result repeats; the rest is in the output entries.
 const MAX_EXCERPT_BYTES: usize = 64 * 1024;
@@ -27,7 +27,7 @@ const MAX_INPUT_BYTES: usize = 64 * 1024;
 
 impl DecisionBuilder<'_> {
     /// The run of a proposal, if this participant is its executor.
-    fn find_own_run(
+    pub(super) fn find_own_run(
         &self,
         by: &ParticipantId,
         id: &MessageId,
@@ -98,6 +98,15 @@ impl DecisionBuilder<'_> {
         mut result: ToolResult,
     ) -> AnswerResult {
         let (_, execution) = self.find_own_run(by, &result.tool_proposal)?;
+        match (execution.kind, &result.result) {
+            (ExecutionKind::Trial, None) if execution.output_bytes() == 0 => {
+                return Ok(self.discard_failed_trial(by, submitted, result));
+            }
+            (ExecutionKind::Trial, _) => {
+                result.extra.insert("tried".to_owned(), true.into());
+            }
+            (ExecutionKind::Run, _) => {}
+        }
         let recorded =
             [OutputStream::Stdout, OutputStream::Stderr].map(|stream| execution.stream(stream));
         // A success is always known; only a failure may be reported as unknown.
@@ -273,6 +282,9 @@ impl DecisionBuilder<'_> {
 
     /// Closes a run with an unknown outcome.
     pub(super) fn close_run_as_unknown(&mut self, proposal: &MessageId, why: &str) {
+        if self.discard_lost_trial(proposal, why) {
+            return;
+        }
         let Some(Proposal {
             stage: ProposalStage::Running(execution),
             ..

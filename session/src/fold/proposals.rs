@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use pvp_protocol::payload::{
-    Approval, GateAmend, GateOutcome, GateRequest, GateResolve, GateTimeout, ShellExec,
-    TimeoutResolution, ToolExecute, ToolOutput, ToolPropose,
+    Approval, ClearedBy, GateAmend, GateOutcome, GateRequest, GateResolve, GateTimeout, ShellExec,
+    TimeoutResolution, ToolDiscard, ToolExecute, ToolOutput, ToolPropose,
 };
 use pvp_protocol::{Action, Assessment, Category, Command, MessageId, ParticipantId, Timestamp};
 
 use crate::gate::Gate;
 use crate::output_index::{IndexChange, OutputPosition};
 use crate::proposal::{
-    Execution, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs, ProposalStage,
+    Execution, ExecutionKind, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs,
+    ProposalStage,
 };
 use crate::state::Session;
 
@@ -78,6 +79,7 @@ impl Session {
             description: description.to_owned(),
             stage: ProposalStage::Assessed,
             gate: None,
+            trial: None,
             seqs: ProposalSeqs {
                 proposed: self.head,
                 ..ProposalSeqs::default()
@@ -181,6 +183,8 @@ impl Session {
         gate.request.category = assessment.category;
         gate.request.digest = assessment.digest;
         gate.request.deadline = amend.deadline;
+        // What was tried was another command.
+        gate.request.trial = None;
         if let Some(quorum) = &amend.quorum {
             gate.request.quorum = quorum.clone();
         }
@@ -241,7 +245,24 @@ impl Session {
             output: OutputPosition::default(),
             cancelled: false,
             mode: grant.action.mode,
+            kind: match grant.cleared_by {
+                ClearedBy::Tried => ExecutionKind::Trial,
+                ClearedBy::Read
+                | ClearedBy::Quorum
+                | ClearedBy::Clock
+                | ClearedBy::AllowRule
+                | ClearedBy::Direct => ExecutionKind::Run,
+            },
         });
+    }
+
+    /// Ends a trial: the proposal is where it was before, and its grant is spent.
+    pub(super) fn fold_discard(&mut self, discard: &ToolDiscard) {
+        if let Some(proposal) = self.proposals.get_mut(&discard.tool_proposal) {
+            proposal.stage = ProposalStage::Assessed;
+            proposal.trial = Some(discard.trial.clone());
+            proposal.seqs.granted = None;
+        }
     }
 
     pub(super) fn execution_mut(&mut self, proposal: &MessageId) -> Option<&mut Execution> {

@@ -16,4 +16,5 @@ mod snapshots;
 mod support;
 mod tokens;
 mod transcripts;
+mod trials;
 mod votes;

@@ -27,7 +27,7 @@ const ROLES: [&str; 6] = [
     "observer",
     "adversary",
 ];
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 10] = [
     "ls",
     "make",
     "make",
@@ -36,10 +36,12 @@ const COMMANDS: [&str; 8] = [
     "rm -rf build",
     "rm -rf /",
     "git push --force",
+    "python3 -c 'print(1)'",
+    "unheard-of --version",
 ];
 
 /// The moves with their weights.
-const MOVES: [(u32, MoveAction); 26] = [
+const MOVES: [(u32, MoveAction); 27] = [
     (10, RandomDriver::propose),
     (16, RandomDriver::approve),
     (2, RandomDriver::reject),
@@ -47,6 +49,7 @@ const MOVES: [(u32, MoveAction); 26] = [
     (3, RandomDriver::cancel),
     (8, RandomDriver::output),
     (6, RandomDriver::result),
+    (5, RandomDriver::discard),
     (2, RandomDriver::join),
     (2, RandomDriver::leave),
     (2, RandomDriver::change_roles),
@@ -112,6 +115,7 @@ fn configuration(a: u16, b: u16, c: u16) -> Value {
         "shell_exec": pick(&["direct", "direct_all", "gated", "off"], b / 9),
         "four_eyes": one_in(2, c),
         "trust_reads": one_in(3, c),
+        "try_unknown": one_in(2, a),
         "gate_timeout_seconds": if one_in(5, c) { 0 } else { 60 },
         "require_approval_for": if one_in(7, c) { json!(["shell_execute"]) } else { json!([]) },
     })
@@ -143,7 +147,7 @@ impl RandomDriver {
         }
         driver.join_as(executor_announcement(
             "bot",
-            json!({"profiles": ["read"], "shell_exec": true}),
+            json!({"profiles": ["read"], "trials": true, "shell_exec": true}),
         ));
         driver.join_as(executor_announcement("bee", json!({"profiles": []})));
         driver
@@ -328,11 +332,30 @@ impl RandomDriver {
         self.send(&who, "tool.result", result);
     }
 
+    fn discard(&mut self, [a, b, c]: [u16; 3]) {
+        let proposal = self.some_proposal(a);
+        let who = self.pick_sender(&proposal, b);
+        match c % 5 {
+            0 => {
+                let lost = json!({
+                    "tool_proposal": proposal, "success": false, "duration_ms": 0,
+                    "error": "lost", "outcome": "unknown",
+                });
+                self.send(&who, "tool.result", lost);
+            }
+            _ => {
+                let trial = json!({"denied": ["write z"]});
+                let discard = json!({"tool_proposal": proposal, "trial": trial});
+                self.send(&who, "tool.discard", discard);
+            }
+        }
+    }
+
     fn join(&mut self, [a, b, _]: [u16; 3]) {
         match a % 8 {
             6 => self.join_as(executor_announcement(
                 "bot",
-                json!({"profiles": ["read"], "shell_exec": true}),
+                json!({"profiles": ["read"], "trials": true, "shell_exec": true}),
             )),
             7 => self.join_as(executor_announcement(
                 "bee",
@@ -605,6 +628,8 @@ fn random_runs_reach_the_interesting_outcomes() {
         "tool.execute read",
         "tool.execute quorum",
         "tool.execute direct",
+        "tool.execute tried",
+        "tool.discard",
         "gate.amend",
         "gate.resolve rejected",
         "gate.resolve timed_out",

@@ -287,6 +287,10 @@ fn no_message_causes_a_panic() {
             "gate.amend",
             json!({"gate": "none", "arguments": {}, "digest": "0".repeat(64)}),
         ),
+        (
+            "tool.discard",
+            json!({"tool_proposal": "none", "trial": {}}),
+        ),
         ("tool.cancel", json!({"tool_proposal": "none"})),
         ("tool.input", json!({"tool_proposal": "none"})),
         ("shell.exec", json!({"command": ""})),

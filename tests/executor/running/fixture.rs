@@ -53,6 +53,7 @@ impl CommandFixture {
                 secret_files: Vec::new(),
                 read_roots: Vec::new(),
                 limits: ResourceLimits::default(),
+                trial: None,
             },
             grace_ms: 100,
             cgroup: true,

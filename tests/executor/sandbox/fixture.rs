@@ -243,6 +243,7 @@ impl SandboxFixture {
                 secret_files: Vec::new(),
                 read_roots: Vec::new(),
                 limits: ResourceLimits::default(),
+                trial: None,
             },
             grace_ms: 100,
             cgroup: true,
@@ -265,6 +266,20 @@ impl SandboxFixture {
         program: &Path,
         spawn_spec: &SpawnSpec,
     ) -> (Result<FinishedRun, RunError>, CapturedOutput) {
+        let bounds = RunLimits {
+            timeout: Some(TEST_TIMEOUT / 2),
+            output_bytes: 10 * 1024 * 1024,
+            on_overflow: OverflowAction::Kill,
+        };
+        self.run_with_limits(program, spawn_spec, bounds).await
+    }
+
+    pub async fn run_with_limits(
+        &self,
+        program: &Path,
+        spawn_spec: &SpawnSpec,
+        bounds: RunLimits,
+    ) -> (Result<FinishedRun, RunError>, CapturedOutput) {
         let (_stop_sender, stop_receiver) = run::stop_channel();
         let run =
             SupervisedProcess::start(&ReaperPool::on_demand(program), spawn_spec, stop_receiver)
@@ -280,11 +295,6 @@ impl SandboxFixture {
                 }
             }
             output
-        };
-        let bounds = RunLimits {
-            timeout: Some(TEST_TIMEOUT / 2),
-            output_bytes: 10 * 1024 * 1024,
-            on_overflow: OverflowAction::Kill,
         };
         let secrets = std::collections::BTreeMap::new();
         let both = async { tokio::join!(run.stream_to_end(bounds, &secrets, sender), gather) };

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_protocol::payload::{
-    Announce, ClearedBy, GateOutcome, GateResolve, OutputStream, PresenceStatus, ResolutionCause,
-    RunOutcome, TimeoutResolution, ToolExecute, ToolOutput, ToolResult,
+    Announce, ClearedBy, GateOutcome, GateResolve, GrantTerms, OutputStream, PresenceStatus,
+    ResolutionCause, RunOutcome, TimeoutResolution, ToolDiscard, ToolExecute, ToolOutput,
+    ToolResult,
 };
 use pvp_protocol::{
     Action, Assessment, Capability, Category, Command, GateTimeoutAction, MessageId, ParticipantId,
-    ParticipantKind, ParticipantTimeoutAction, QuorumRule, Role, RunMode, Sender, ServerMessage,
-    SessionConfig, ShellExecMode, Timestamp, ToolCategory, capabilities_of,
+    ParticipantKind, ParticipantTimeoutAction, QuorumRule, Role, RunMode, SandboxProfile, Sender,
+    ServerMessage, SessionConfig, ShellExecMode, Timestamp, ToolCategory, capabilities_of,
 };
 use pvp_session::{Audience, Entry, Session, SessionSettings};
 
@@ -64,6 +65,13 @@ struct AuditedVote {
     state: VoteState,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AuditedTrial {
+    Never,
+    UnderWay,
+    Discarded,
+}
+
 #[derive(Clone)]
 struct AuditedProposal {
     /// Who proposed it.
@@ -82,6 +90,8 @@ struct AuditedProposal {
     vote: Option<AuditedVote>,
     /// Whether it was granted.
     executed: bool,
+    /// Whether it is, or was, tried in the sandbox.
+    trial: AuditedTrial,
     /// How many bytes of output it may have.
     budget: u64,
     /// Bytes logged of each stream, and whether it is complete.
@@ -225,6 +235,7 @@ impl LogAuditor {
                 entry.envelope.message,
                 M::ToolOutput(_)
                     | M::ToolResult(_)
+                    | M::ToolDiscard(_)
                     | M::ToolCancel(_)
                     | M::GateResolve(_)
                     | M::SecretRevoke(_)
@@ -390,6 +401,7 @@ impl LogAuditor {
             M::ToolExecute(execute) => self.invariant_grant(execute, entry),
             M::ToolOutput(output) => self.invariant_output(by, output),
             M::ToolResult(result) => self.invariant_result(by, result),
+            M::ToolDiscard(discard) => self.invariant_discard(by, discard),
             M::PolicyAllow(allow) => {
                 // A rule for reading clears no command by itself.
                 if allow.read_root.is_none() {
@@ -486,6 +498,7 @@ impl LogAuditor {
             assessment,
             vote: None,
             executed: false,
+            trial: AuditedTrial::Never,
             budget: 0,
             streams: BTreeMap::new(),
         };
@@ -724,10 +737,46 @@ impl LogAuditor {
                 };
                 assert!(proposal.assessment.category <= most);
             }
+            ClearedBy::Tried => self.invariant_trial(proposal, grant),
         }
+        let trial = match grant.cleared_by {
+            ClearedBy::Tried => AuditedTrial::UnderWay,
+            ClearedBy::Read
+            | ClearedBy::Quorum
+            | ClearedBy::Clock
+            | ClearedBy::AllowRule
+            | ClearedBy::Direct => proposal.trial,
+        };
         let budget = grant.limits.output_bytes;
         let proposal = self.proposals.get_mut(&execute.tool_proposal).unwrap();
         (proposal.executed, proposal.budget) = (true, budget);
+        proposal.trial = trial;
+    }
+
+    /// A trial is before any gate, once, only where the session and the executor try, only of a plain
+    /// write, in the read sandbox and with short limits.
+    fn invariant_trial(&self, proposal: &AuditedProposal, grant: &GrantTerms) {
+        assert!(self.config.try_unknown, "tried although nobody wants it");
+        assert_eq!(proposal.trial, AuditedTrial::Never, "tried twice");
+        assert!(proposal.vote.is_none() && !proposal.own_command);
+        assert_eq!(proposal.assessment.category, Category::Write);
+        assert!(!self.always_requires_approval(proposal));
+        assert_eq!(grant.profile, SandboxProfile::Read);
+        assert!(grant.limits.timeout_ms <= 10_000 && grant.limits.output_bytes <= 1 << 20);
+        let executor = &self.participants[&proposal.executor].announce.executor;
+        assert!(executor.as_ref().is_some_and(|able| able.trials));
+    }
+
+    /// A trial is discarded by its executor or by the server, before any output.
+    fn invariant_discard(&mut self, by: Option<&ParticipantId>, discard: &ToolDiscard) {
+        let proposal = self.proposals.get_mut(&discard.tool_proposal).unwrap();
+        assert!(by.is_none_or(|by| *by == proposal.executor));
+        assert!(proposal.executed && !proposal.closed);
+        assert_eq!(proposal.trial, AuditedTrial::UnderWay);
+        let total: u64 = proposal.streams.values().map(|(bytes, _)| bytes).sum();
+        assert_eq!(total, 0, "discarded after it was told");
+        proposal.streams.clear();
+        (proposal.executed, proposal.trial) = (false, AuditedTrial::Discarded);
     }
 
     fn always_requires_approval(&self, proposal: &AuditedProposal) -> bool {
@@ -803,10 +852,13 @@ impl LogAuditor {
     /// server with an unknown outcome.
     fn invariant_result(&mut self, by: Option<&ParticipantId>, result: &ToolResult) {
         let proposal = self.proposals.get_mut(&result.tool_proposal).unwrap();
-        assert!(proposal.executed, "a result of nothing");
         assert!(!proposal.closed, "a second result");
         proposal.closed = true;
+        // A trial that was cancelled ends without a run.
+        let cancelled_trial = !proposal.executed && proposal.trial == AuditedTrial::Discarded;
+        assert!(proposal.executed || cancelled_trial, "a result of nothing");
         match by {
+            None if cancelled_trial => assert!(!result.success && result.result.is_none()),
             Some(by) => {
                 assert_eq!(*by, proposal.executor);
                 assert!(result.outcome.is_some());

@@ -243,6 +243,7 @@ impl EntryFormatter {
                 }
                 line
             }
+            M::ToolDiscard(discard) => format!("{} {}", discard.tool_proposal, discard.trial),
             M::ToolCancel(cancel) => format!(
                 "{} {}",
                 cancel.tool_proposal,
