@@ -133,6 +133,10 @@ pub enum Refusal {
     WriteFailed(String),
     #[error("it cannot be read at the moment ({0})")]
     ReadFailed(String),
+    #[error(
+        "the server failed while it handled this message, which is a fault in PVP; nothing happened, and the same message would fail again"
+    )]
+    HandlingFailed,
 }
 
 fn role_names(roles: &[Role]) -> String {
@@ -179,7 +183,9 @@ impl Refusal {
             | Refusal::AlreadyFinished(_)
             | Refusal::OutputBudgetExceeded(_)
             | Refusal::InvalidState(_) => ErrorCode::InvalidState,
-            Refusal::WriteFailed(_) | Refusal::ReadFailed(_) => ErrorCode::InternalError,
+            Refusal::WriteFailed(_) | Refusal::ReadFailed(_) | Refusal::HandlingFailed => {
+                ErrorCode::InternalError
+            }
         }
     }
 

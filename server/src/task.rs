@@ -14,6 +14,7 @@ mod quota;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -501,7 +502,14 @@ impl SessionTask {
             policy: &policy,
             settings: &self.directory.settings,
         };
-        let outcome = self.session.apply(context, stamp(input));
+        let apply = AssertUnwindSafe(|| {
+            #[cfg(test)]
+            tests::panic_if_asked(&input);
+            self.session.apply(context, stamp(input))
+        });
+        let Ok(outcome) = catch_unwind(apply) else {
+            return self.on_fault();
+        };
         for entry in outcome.entries {
             self.note_member_change(&entry);
             let body = Bytes::from(entry.body());
@@ -513,6 +521,16 @@ impl SessionTask {
             self.feed.broadcast_ephemeral(&ephemeral.envelope.to_json());
         }
         outcome.answer
+    }
+
+    /// Refuses an input that the session failed to handle, so that nobody sends it again. What the
+    /// session is now is not known, so it is loaded from its log.
+    fn on_fault(&mut self) -> Answer {
+        tracing::error!(session = %self.id, "failed to handle a message; loads the session again");
+        let why = "the session is being loaded again after a fault";
+        self.log_health = LogHealth::Unreadable(why.to_owned());
+        self.backoff_until = Instant::now() + RETRY_DELAY;
+        Answer::Refused(Refusal::HandlingFailed)
     }
 
     /// Notes what an entry changes about a participant, or about the presence of everyone.

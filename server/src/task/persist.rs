@@ -10,7 +10,7 @@ use pvp_session::{Answer, Entry, IndexChange};
 use tokio::time::Instant;
 
 use super::command::{DeferredReply, ReplyTo};
-use super::{RETRY_DELAY, SessionTask};
+use super::{LogHealth, RETRY_DELAY, SessionTask};
 use crate::delivery;
 use crate::store::{
     AppendError, AppendRequest, CheckpointTiming, LogHead, LogRecord, LogSnapshot, SessionIndex,
@@ -162,9 +162,15 @@ impl SessionTask {
         }
     }
 
-    fn refuse_batch(&self, batch: WriteBatch, why: &str) {
-        for (reply, _) in batch.answers {
-            reply.refuse(Refusal::WriteFailed(why.to_owned()));
+    pub(super) fn refuse_batch(&self, batch: WriteBatch, why: &str) {
+        for (reply, answer) in batch.answers {
+            reply.refuse(match answer {
+                // It would fail again.
+                Answer::Refused(Refusal::HandlingFailed) => Refusal::HandlingFailed,
+                Answer::Accepted(_) | Answer::Duplicate(_) | Answer::Refused(_) => {
+                    Refusal::WriteFailed(why.to_owned())
+                }
+            });
         }
     }
 
@@ -222,6 +228,10 @@ impl SessionTask {
     /// so that what was decided meanwhile is written and published together. A batch without
     /// entries only waits for the batch before it.
     pub(super) fn persist(&mut self, mut batch: WriteBatch) {
+        if let LogHealth::Unreadable(why) = &self.log_health {
+            // What was decided beside a fault depends on a state that may be wrong.
+            return self.refuse_batch(batch, why);
+        }
         if batch.entries.is_empty() {
             match self.in_flight.back_mut() {
                 Some(last) => last.extend(batch),

@@ -14,7 +14,7 @@ use pvp_session::{AttendanceChange, Ceiling, Input, Member};
 use tokio::time::Instant;
 
 use super::command::{HttpAccess, JoinedSession, ReplyTo};
-use super::{SessionTask, WriteBatch};
+use super::{LogHealth, SessionTask, WriteBatch};
 use crate::envelope;
 use crate::viewer::{DeviceGuard, Viewer};
 
@@ -163,7 +163,11 @@ impl SessionTask {
     /// Puts into the replies what the connections that joined in this batch need to follow the
     /// session.
     pub(super) fn complete_admissions(&mut self, batch: &mut WriteBatch) {
-        for admission in std::mem::take(&mut self.admissions) {
+        let admissions = std::mem::take(&mut self.admissions);
+        if !matches!(self.log_health, LogHealth::Readable) {
+            return;
+        }
+        for admission in admissions {
             if let Some((ReplyTo::Join(_, joined), _)) = batch.answers.get_mut(admission.answer) {
                 *joined = self.joined_session(admission).map(Box::new);
             }

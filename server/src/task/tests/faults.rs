@@ -347,6 +347,32 @@ async fn after_a_panic_the_session_is_loaded_again() {
 }
 
 #[tokio::test]
+async fn a_message_that_cannot_be_handled_is_refused_for_good_and_the_session_goes_on() {
+    let fixture = Fixture::new().await;
+    fixture.say("one").await.unwrap();
+    let mut faulty = prompt("two");
+    faulty.id = MessageId::parse(super::FAULT).unwrap();
+    for _ in 0..2 {
+        let refused = loop {
+            match fixture.send(faulty.clone()).await {
+                // The session is being loaded again after the first time.
+                Err(Refusal::WriteFailed(_)) => tokio::task::yield_now().await,
+                other => break other,
+            }
+        };
+        assert_eq!(refused, Err(Refusal::HandlingFailed));
+        assert!(!Refusal::HandlingFailed.is_recoverable());
+    }
+    while fixture.say("three").await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!fixture.joined.feed.is_closed(), "connections stay");
+    assert_eq!(fixture.log_texts(), ["one", "three"]);
+    let log = fixture.store.log(&owl());
+    assert_eq!(state(&fixture.directory).await.unwrap(), fold(&log));
+}
+
+#[tokio::test]
 async fn a_command_that_arrives_while_a_session_is_unloaded_is_not_lost() {
     let store = MemoryStore::default();
     let directory = new_directory(&store, Duration::ZERO).await;
