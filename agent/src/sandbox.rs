@@ -23,6 +23,7 @@ pub use limits::{CgroupController, CgroupLimits, ResourceLimits};
 /// What a command may access and use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sandbox {
+    /// What kinds of access it has.
     pub profile: SandboxProfile,
     /// The working directory: readable, and writable in the `workspace` profile.
     pub workspace: PathBuf,
@@ -31,6 +32,7 @@ pub struct Sandbox {
     /// Absolute paths of links, keys and journals. Reads have no access to them; commands in the
     /// `workspace` profile have none to those outside of the workspace.
     pub private: Vec<PathBuf>,
+    /// What it may use of the machine.
     pub limits: ResourceLimits,
     /// Whether the command is only tried, and what it may use then; only with the profile `read`.
     pub trial: Option<TrialLimits>,
