@@ -54,6 +54,7 @@ pub struct ShownActions {
 
 #[derive(Debug)]
 struct ShownAction {
+    /// The digest of what may run.
     digest: Digest,
     /// Whether somebody edited it.
     edited: bool,
@@ -61,7 +62,9 @@ struct ShownAction {
     tried: bool,
     /// The tool that an edit gives other arguments to; `None` if the action is never edited.
     tool: Option<String>,
+    /// When it was written down, in order.
     number: u64,
+    /// Who wanted it.
     origin: ActionOrigin,
 }
 

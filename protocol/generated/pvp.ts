@@ -188,7 +188,7 @@ export type Capability = "prompt" | "approve" | "interrupt" | "fork" | "add_cont
 
 export type Category = "read" | "write" | "destructive" | "blocked";
 
-export type ClearedBy = "read" | "quorum" | "clock" | "allow_rule" | "direct";
+export type ClearedBy = "read" | "quorum" | "clock" | "allow_rule" | "direct" | "tried";
 
 export type Command = { "form": "shell", line: string, } | { "form": "argv", command: string, args: Array<string>, } | { "form": "login_shell", line: string, } | { "form": "tool", name: string, arguments: Record<string, unknown>, };
 
@@ -363,6 +363,11 @@ quorum_independent?: boolean,
  */
 trust_reads?: boolean,
 /**
+ * Commands that nothing is known about are tried in the read sandbox, and need a vote only if
+ * it denies them something.
+ */
+try_unknown?: boolean,
+/**
  * The sandbox of approved commands: `none` or `workspace`.
  */
 profile?: SandboxProfile,
@@ -443,6 +448,16 @@ session?: SessionId, name?: string, config: SessionConfig, };
 
 export type CreatedSession = { session: SessionId, seq: number, };
 
+export type DiscardedTrial = {
+/**
+ * What the sandbox denied, such as `write notes.txt`; the first denial ends a trial.
+ */
+denied?: Array<string>,
+/**
+ * Why else, such as a limit that was reached.
+ */
+reason?: string, };
+
 export type EditRequest = {
 /**
  * The complete new arguments, as in `tool.propose`.
@@ -494,6 +509,10 @@ export type ExecutorInfo = {
  * Sandbox profiles that this machine enforces.
  */
 profiles: Array<SandboxProfile>,
+/**
+ * Whether it tries commands in the sandbox, where the kernel counts what is denied.
+ */
+trials?: boolean,
 /**
  * Whether it runs people's own commands.
  */
@@ -745,7 +764,11 @@ on_timeout: GateTimeoutAction,
 /**
  * Who could approve when the gate opened.
  */
-voters: Array<ParticipantId>, };
+voters: Array<ParticipantId>,
+/**
+ * What came of trying the command in the sandbox, if it was tried.
+ */
+trial?: DiscardedTrial, };
 
 export type GateResolve = {
 /**
@@ -1464,6 +1487,11 @@ quorum_independent: boolean,
  */
 trust_reads: boolean,
 /**
+ * Commands that nothing is known about are tried in the read sandbox, and need a vote only if
+ * it denies them something.
+ */
+try_unknown: boolean,
+/**
  * The sandbox of approved commands: `none` or `workspace`.
  */
 profile: SandboxProfile,
@@ -1766,6 +1794,16 @@ export type ToolCancel = { tool_proposal: MessageId, reason?: string, };
 
 export type ToolCategory = "file_read" | "file_write" | "file_delete" | "shell_execute" | "network_request" | "deploy" | "database" | "secret_access" | "external_api" | "all";
 
+export type ToolDiscard = {
+/**
+ * The proposal that was tried.
+ */
+tool_proposal: MessageId,
+/**
+ * Why its output was discarded.
+ */
+trial: DiscardedTrial, };
+
 export type ToolExecute = { tool_proposal: MessageId, approved_by: Array<ParticipantId>, grant: GrantTerms, };
 
 export type ToolInput = { tool_proposal: MessageId, data?: string, resize?: TerminalSize, };
@@ -2006,6 +2044,7 @@ export type ClientMessage =
   | Envelope<"merge.execute", MergeExecute>
   | Envelope<"error", ErrorReport>
   | Envelope<"gate.amend", GateAmend>
+  | Envelope<"tool.discard", ToolDiscard>
   | Envelope<"tool.cancel", ToolCancel>
   | Envelope<"tool.input", ToolInput>
   | Envelope<"shell.exec", ShellExec>
@@ -2053,6 +2092,7 @@ export type ServerMessage =
   | Envelope<"gate.amend", GateAmend>
   | Envelope<"interrupt.raise", InterruptRaise>
   | Envelope<"interrupt.acknowledge", InterruptAcknowledge>
+  | Envelope<"tool.discard", ToolDiscard>
   | Envelope<"tool.cancel", ToolCancel>
   | Envelope<"tool.input", ToolInput>
   | Envelope<"shell.exec", ShellExec>

@@ -33,7 +33,8 @@ pub use output_index::{
     line_ends,
 };
 pub use proposal::{
-    Execution, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs, ProposalStage,
+    Execution, ExecutionKind, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs,
+    ProposalStage,
 };
 pub use snapshot::SnapshotError;
 pub use state::Session;

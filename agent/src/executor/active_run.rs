@@ -14,12 +14,15 @@ pub(super) struct ActiveRun {
     grant: MessageId,
     /// What cleared it.
     cleared_by: ClearedBy,
+    /// Asks the run to stop.
     stop_sender: StopSender,
     /// The strongest stop requested so far.
     stop_level: StopLevel,
+    /// How the command is run.
     mode: RunMode,
     /// The participant who may type; `None` if nobody may.
     driver: Option<ParticipantId>,
+    /// What was typed, or where it goes.
     input: RunInput,
 }
 

@@ -39,20 +39,22 @@ fn lost_result() -> Value {
     json!({"tool_proposal": "p1", "success": false, "duration_ms": 0, "error": "it did not start"})
 }
 
-/// The terms of the last grant.
-fn last_grant(fixture: &SessionFixture) -> Value {
-    let executes = fixture.log.iter().rev();
-    let bodies = executes.map(|entry| serde_json::from_slice::<Value>(&entry.body()).unwrap());
-    let mut grants = bodies.filter(|body| body["type"] == "tool.execute");
-    grants.next().unwrap()["payload"]["grant"].clone()
+/// The payload of the last message of a type.
+fn last_payload(fixture: &SessionFixture, kind: &str) -> Value {
+    let entries = fixture.log.iter().rev();
+    let mut bodies = entries
+        .filter_map(|entry| serde_json::from_slice::<Value>(&entry.body()).ok())
+        .filter(|body| body["type"] == kind);
+    bodies.next().expect("there is one")["payload"].take()
 }
 
-/// The payload of the last gate request.
+/// The terms of the last grant.
+fn last_grant(fixture: &SessionFixture) -> Value {
+    last_payload(fixture, "tool.execute")["grant"].take()
+}
+
 fn last_gate(fixture: &SessionFixture) -> Value {
-    let entries = fixture.log.iter().rev();
-    let bodies = entries.map(|entry| serde_json::from_slice::<Value>(&entry.body()).unwrap());
-    let mut gates = bodies.filter(|body| body["type"] == "gate.request");
-    gates.next().unwrap()["payload"].clone()
+    last_payload(fixture, "gate.request")
 }
 
 #[test]

@@ -30,7 +30,9 @@ const WAIT_FOR_ALL: WaitOptions = WaitOptions::from_bits_retain(0x4000_0000);
 
 /// Watches the processes of a command that is tried.
 pub(in crate::reaper) struct Tracer {
+    /// Which calls are harmless.
     rules: CallRules,
+    /// What all processes together may use.
     limits: TrialLimits,
     /// The command's own process.
     command: Pid,
