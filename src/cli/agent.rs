@@ -14,7 +14,7 @@ use pvp_agent::executor::{
     AcceptedOrigins, DEFAULT_READ_MEMORY_BYTES, ExecutorSettings, GitSettings,
 };
 use pvp_agent::run::OverflowAction;
-use pvp_agent::sandbox::{CgroupLimits, ResourceLimits};
+use pvp_agent::sandbox::{CgroupLimits, ResourceLimits, can_count_denials};
 use pvp_agent::turn_loop::{AgentEvent, AgentOptions, ExitWhen, run_turn_loop};
 use pvp_client::user_directories::state_directory;
 use pvp_client::{ApiClient, ConnectOptions, Link, RecordCheck};
@@ -203,6 +203,11 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
             .await?;
         settings.private_paths.extend(arguments.link_file.clone());
         server::warn_of_data_in(&settings.workspace);
+        if settings.trials && !can_count_denials() && !arguments.quiet {
+            print_line(
+                "nothing is tried in the sandbox here, because this machine cannot count what it denies; `pvp doctor` says more",
+            )?;
+        }
         let policy = check::load_policy(arguments.executor.policy.as_ref())?;
         let options = ConnectOptions {
             session: arguments.session.clone(),

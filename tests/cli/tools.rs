@@ -19,6 +19,7 @@ async fn doctor_checks_everything_and_leaves_no_files_behind() {
         [
             "landlock",
             "seccomp",
+            "trials",
             "account",
             "data",
             "signing key",
