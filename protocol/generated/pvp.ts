@@ -1195,7 +1195,11 @@ directory?: string,
 /**
  * When the rule expires.
  */
-expires_at: string, reason?: string, };
+expires_at: string,
+/**
+ * Why it is allowed.
+ */
+reason?: string, };
 
 export type PolicyRevoke = {
 /**
