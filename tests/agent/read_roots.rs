@@ -74,15 +74,15 @@ async fn a_directory_that_was_allowed_on_a_card_is_read_without_asking() {
     let cat = line("cat DATA/prices.csv");
     let search = line("grep -r . DATA");
     let groups: [&[String]; 4] = [
-        &[cat.clone()],
+        std::slice::from_ref(&cat),
         &[
             cat.clone(),
             search.clone(),
             line("cat DATA/.env"),
             line("touch DATA/new"),
         ],
-        &[cat.clone()],
-        &[cat.clone()],
+        std::slice::from_ref(&cat),
+        std::slice::from_ref(&cat),
     ];
     let cli = CliEnv::new();
     let path = write_script(&cli, &script(&groups));
@@ -155,7 +155,7 @@ async fn an_executor_may_accept_no_read_roots() {
     let (server, mut ann) = start_session(json!({ "read_roots": [root] })).await;
     let cat = format!("cat {root}/prices.csv");
     let cli = CliEnv::new();
-    let path = write_script(&cli, &script(&[&[cat.clone()]]));
+    let path = write_script(&cli, &script(&[std::slice::from_ref(&cat)]));
     let flags = ["--script", path.as_str(), "--no-read-roots"];
     let agent = AgentProcess::start_at(cli, &server, "owl", &flags).await;
     let worker = &agent.user.participant;

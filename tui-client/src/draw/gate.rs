@@ -213,12 +213,14 @@ fn key_hints_line(app: &App) -> Line<'static> {
         app.current_card(),
         Some(CurrentCard::Open(card)) if !card.requested.needed_read_roots().is_empty()
     );
+    // A card is as narrow as 80 columns.
+    let prefix = if reading { "prefix" } else { "allow prefix" };
     let reading = reading.then_some((KeyAction::AllowReading, "allow reading"));
     for (action, word) in [
         (KeyAction::Approve, "approve"),
         (KeyAction::Reject, "reject"),
         (KeyAction::Edit, "edit"),
-        (KeyAction::AllowPrefix, "allow prefix"),
+        (KeyAction::AllowPrefix, prefix),
         (KeyAction::ApproveAll, "all"),
         (KeyAction::Explain, "explain"),
     ]
