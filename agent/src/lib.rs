@@ -16,6 +16,7 @@ pub mod journal;
 pub mod mask;
 mod private_paths;
 pub mod proposer;
+mod read_environment;
 mod read_git;
 pub mod reaper;
 mod received;

@@ -37,7 +37,7 @@ pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
 
 /// Whether programs see the same characters in this locale as the assessment does. In others a byte
 /// that looks like a quote or a backslash may be the second half of a character.
-fn is_known_locale(value: &str) -> bool {
+pub fn is_known_locale(value: &str) -> bool {
     let charset = value
         .split('@')
         .next()

@@ -108,11 +108,15 @@ struct PendingDocument {
 }
 
 struct Lexer<'a> {
+    /// The whole text.
     source: &'a str,
+    /// The position of the next character.
     at: usize,
     /// How many substitutions this is inside; the outermost parenthesis ends such a lexer.
     depth: usize,
+    /// What has been found so far.
     layout: LineLayout,
+    /// The part of the line since the last operator or keyword.
     segment: Segment,
     /// Here-documents that were announced on this line.
     pending: Vec<PendingDocument>,

@@ -35,7 +35,7 @@ use pvp_protocol::{
     RunMode, SandboxProfile,
 };
 
-pub use environment::changes_meaning;
+pub use environment::{changes_meaning, is_known_locale};
 pub use explain::{ExampleFailure, ExpectedWord, Explanation, RuleInfo, RuleKind};
 pub use load::PolicyError;
 pub use named_files::{FilePresence, NamedFile, NamedFiles};

@@ -104,8 +104,6 @@ const SHOW_NO_SECRETS: &[&str] = &[
     "docker ps",
     "docker inspect --format '{{.State.Status}}' web",
     "docker top web",
-    "kubectl get pods -o wide",
-    "kubectl describe node n1",
     "printenv PATH",
     "echo $HOME $?",
     "jq .env package.json",

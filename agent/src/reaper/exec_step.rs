@@ -20,8 +20,8 @@ use super::cgroup::Cgroup;
 use super::process_tree::ProcessTree;
 use super::{EXEC_STEP_SUBCOMMAND, SpawnSpec};
 use crate::bound_files;
-use crate::read_git;
 use crate::working_directory::WorkingDirectory;
+use crate::{read_environment, read_git};
 
 /// A started exec step that waits for its spec.
 pub(super) struct ExecStep(Child);
@@ -156,12 +156,13 @@ fn exec_command(request: &ExecRequest) -> anyhow::Result<Infallible> {
     Err(error).with_context(|| format!("cannot run {}", spawn_spec.program))
 }
 
-/// The command's environment; a read's also keeps git from running what a repository configures.
+/// The command's environment; a read's also keeps programs from running what a repository configures.
 fn prepare_environment(spawn_spec: &SpawnSpec) -> anyhow::Result<BTreeMap<String, String>> {
     let mut environment = spawn_spec.environment.iter().cloned().collect();
     let sandbox = &spawn_spec.sandbox;
     match sandbox.profile {
         SandboxProfile::Read | SandboxProfile::ReadNet => {
+            read_environment::adjust(&spawn_spec.directory, &mut environment);
             read_git::prepare(&sandbox.temporary, &sandbox.secret_files, &mut environment)
                 .context("cannot keep git to reading, so the command does not run")?;
         }

@@ -14,19 +14,33 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ReadGrammar {
+    /// The program and its subcommand.
     pub(super) command: String,
+    /// Flag letters without a value.
     pub(super) short: String,
+    /// Flag letters with a value.
     pub(super) short_value: String,
+    /// Flag letters with an attached value, or none.
     pub(super) short_optional: String,
+    /// Long flags without a required value.
     pub(super) long: String,
+    /// Long flags with a value.
     pub(super) long_value: String,
+    /// Long flags that exist but are refused.
     pub(super) refused_long: String,
+    /// Words that are allowed exactly as written.
     pub(super) exact: String,
+    /// Flags of which one must be given.
     pub(super) requires: String,
+    /// Whether `-5` is a flag.
     pub(super) number: bool,
+    /// What the operands are.
     pub(super) operands: String,
+    /// Whether no flag does more than read.
     pub(super) harmless_flags: bool,
+    /// The check in code, if there is one.
     pub(super) check: String,
+    /// Lines that the rule must match.
     pub(super) matches: Vec<String>,
     /// Flags between the program and its subcommand.
     #[serde(skip)]
@@ -47,7 +61,7 @@ impl ReadGrammar {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct RuleFile {
+struct ReadRuleFile {
     read: Vec<ReadGrammar>,
     tool: Vec<GlobalFlags>,
 }
@@ -70,7 +84,7 @@ pub(super) fn read_grammars() -> Vec<ReadGrammar> {
     let mut tools = Vec::new();
     for path in paths {
         let text = std::fs::read_to_string(path).unwrap();
-        let file: RuleFile = toml::from_str(&text).unwrap();
+        let file: ReadRuleFile = toml::from_str(&text).unwrap();
         grammars.extend(file.read);
         tools.extend(file.tool);
     }

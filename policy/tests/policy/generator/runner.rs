@@ -33,7 +33,7 @@ const STOPPED: i32 = 124;
 
 /// How a line ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum LineEnding {
     ByItself,
     Stopped,
 }
@@ -66,7 +66,7 @@ impl LineRunner {
 
     /// Runs a line and waits for its end. Where programs are only recorded, each of them ends with
     /// this status.
-    pub(super) fn run(&mut self, line: &str, status: u8) -> Ending {
+    pub(super) fn run(&mut self, line: &str, status: u8) -> LineEnding {
         let lines = self.lines.as_mut().unwrap();
         write!(lines, "{status}\0{line}\0").unwrap();
         lines.flush().unwrap();
@@ -75,9 +75,9 @@ impl LineRunner {
         let code = reply.strip_prefix("done ").map(str::trim);
         let code: i32 = code.unwrap().parse().unwrap();
         if code == STOPPED {
-            Ending::Stopped
+            LineEnding::Stopped
         } else {
-            Ending::ByItself
+            LineEnding::ByItself
         }
     }
 

@@ -9,7 +9,7 @@ use pvp_protocol::SandboxProfile;
 use super::explain_read;
 use super::failures::Failure;
 use super::hostile::CANARY;
-use super::runner::{Ending, LineRunner, Programs, SYSTEM_PATH};
+use super::runner::{LineEnding, LineRunner, Programs, SYSTEM_PATH};
 use crate::scratch::changed_paths;
 
 /// Programs that wait, or that take long to start, and are therefore not run.
@@ -80,7 +80,7 @@ pub(super) struct World {
 struct Incident {
     kind: String,
     details: String,
-    ending: Ending,
+    ending: LineEnding,
 }
 
 impl World {
@@ -112,7 +112,7 @@ impl World {
         let lines: Vec<&str> = reads.iter().map(|read| read.line.as_str()).collect();
         let searches = reads.iter().any(RunnableRead::may_come_across_secrets);
         let incident = self.run(&lines.join("\n"), searches);
-        if incident.kind.is_empty() && incident.ending == Ending::ByItself {
+        if incident.kind.is_empty() && incident.ending == LineEnding::ByItself {
             return Vec::new();
         }
         let failures = reads.iter().map(|read| (read, self.check(read)));
