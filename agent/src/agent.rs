@@ -14,16 +14,15 @@ use std::sync::Arc;
 
 use pvp_client::{ConnectError, ConnectOptions, Connection, Link};
 use pvp_policy::{Policy, Workspace};
-use pvp_protocol::payload::{
-    FileContent, InterruptRaise, OutputPage, OutputRead, PromptAmend, PromptSubmit,
-};
+use pvp_protocol::payload::{InterruptRaise, OutputPage, OutputRead, PromptAmend, PromptSubmit};
 use pvp_protocol::{
     Action, Category, Command, JsonObject, MessageId, ParticipantId, SessionId, ToolCategory,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::bound_files::{self, ProposedFiles};
+use crate::bound_files::{self, ProposedFiles, ShownFiles};
 use crate::brain::tools::BackgroundJob;
+use crate::deleted_files;
 use crate::executor::{Executor, ExecutorSettings};
 use crate::proposer::{ProposalHandle, ProposeError, Proposer};
 use crate::working_directory::WorkingDirectory;
@@ -238,20 +237,20 @@ impl Agent {
         arguments: JsonObject,
         purpose: &str,
     ) -> Result<ProposalHandle, ProposeError> {
-        let (arguments, contents) = self.bind(arguments).await?;
+        let (arguments, shown_files) = self.bind(arguments).await?;
         let category = ToolCategory::ShellExecute;
         self.proposer
-            .propose_with_contents("shell", category, arguments, purpose, contents)
+            .propose_with_contents("shell", category, arguments, purpose, shown_files)
             .await
     }
 
     /// Adds to the arguments what people could not see otherwise, and what must not change between
     /// their vote and the start: the directory that `cwd` leads to, the names of the secrets, and
-    /// the hashes of the files that the command runs. Returns the contents of these files too.
+    /// the hashes of the files that the command runs. Returns what people are shown of files too.
     async fn bind(
         &self,
         mut arguments: JsonObject,
-    ) -> Result<(JsonObject, Vec<FileContent>), ProposeError> {
+    ) -> Result<(JsonObject, ShownFiles), ProposeError> {
         arguments.remove("secrets");
         arguments.remove("files");
         let mut action = Action::from_arguments("shell", &arguments)?;
@@ -261,7 +260,7 @@ impl Agent {
         }
         match self.policy.assess(&action, &self.workspace).category {
             // A read gets no secrets and runs nothing by its path.
-            Category::Read => return Ok((arguments, Vec::new())),
+            Category::Read => return Ok((arguments, ShownFiles::default())),
             Category::Write | Category::Destructive | Category::Blocked => {}
         }
         let secrets = self.secret_names().await?;
@@ -273,7 +272,7 @@ impl Agent {
             let files = serde_json::to_value(&bound.files).unwrap_or_default();
             arguments.insert("files".to_owned(), files);
         }
-        Ok((arguments, bound.contents))
+        Ok((arguments, bound.shown))
     }
 
     /// The path behind the working directory, if the given one leads through links.
@@ -310,7 +309,10 @@ impl Agent {
                 let assessment = policy.assess(&Action::new(command), &workspace);
                 assessment.category == Category::Read
             };
-            bound_files::bind(&directory, &named, may_show)
+            let mut proposed = bound_files::bind(&directory, &named, may_show);
+            let deleted = policy.deleted_files(&action, &workspace);
+            proposed.shown.deleted = deleted_files::describe(&directory, &deleted);
+            proposed
         });
         binding.await.map_err(|_| ProposeError::Closed)
     }

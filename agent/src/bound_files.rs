@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use pvp_policy::{FilePresence, NamedFile};
-use pvp_protocol::payload::FileContent;
+use pvp_protocol::payload::{DeletedFile, FileContent};
 use pvp_protocol::{BoundFile, Digest};
 use sha2::{Digest as _, Sha256};
 
@@ -20,11 +20,20 @@ const MAX_CONTENT_BYTES: usize = 16 * 1024;
 /// Bytes of contents in one proposal; the server takes 64 KiB.
 const MAX_ALL_CONTENT_BYTES: usize = 48 * 1024;
 
-/// The files that a proposal binds, and the contents that people can open.
+/// The files that a proposal binds, and what people are shown.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ProposedFiles {
     pub(crate) files: Vec<BoundFile>,
+    pub(crate) shown: ShownFiles,
+}
+
+/// What people are shown of the files that a proposal names.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct ShownFiles {
+    /// Contents of bound files, to open.
     pub(crate) contents: Vec<FileContent>,
+    /// What the command deletes.
+    pub(crate) deleted: Vec<DeletedFile>,
 }
 
 /// Hashes the named files. One that is no regular file, cannot be read or is too large is left out,
@@ -44,7 +53,7 @@ pub(crate) fn bind(
                 if let Some(text) = read.whole_text().filter(|_| fits && may_show(path)) {
                     content_bytes += text.len();
                     let path = path.clone();
-                    proposed.contents.push(FileContent { path, text });
+                    proposed.shown.contents.push(FileContent { path, text });
                 }
                 proposed.files.push(BoundFile {
                     path: path.clone(),
@@ -225,7 +234,7 @@ mod tests {
             proposed.files[0].sha256,
             Some(Digest::of_content(b"echo good\n"))
         );
-        assert_eq!(proposed.contents[0].text, "echo good\n");
+        assert_eq!(proposed.shown.contents[0].text, "echo good\n");
         let found = check(workspace, &proposed.files).unwrap();
         assert_eq!(changed_since(workspace, &found), Vec::<String>::new());
 
@@ -278,6 +287,6 @@ mod tests {
         let names = ["long", "binary", "hidden"].map(|name| named(name, FilePresence::Expected));
         let proposed = bind(directory.path(), &names, |path| path != "hidden");
         assert_eq!(proposed.files.len(), 3);
-        assert_eq!(proposed.contents, []);
+        assert_eq!(proposed.shown.contents, []);
     }
 }

@@ -9,8 +9,10 @@
 pub mod agent;
 mod bound_files;
 pub mod brain;
+mod deleted_files;
 pub mod environment;
 pub mod executor;
+mod git_index;
 pub mod grant_check;
 pub mod journal;
 pub mod mask;

@@ -17,14 +17,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pvp_client::{ConnectError, ConnectOptions, Connection, Link, SendError, fresh_id};
 use pvp_protocol::payload::{
-    ErrorReport, FileContent, GateResolve, OutputPage, OutputRead, OutputStream, ToolPropose,
-    ToolResult,
+    ErrorReport, GateResolve, OutputPage, OutputRead, OutputStream, ToolPropose, ToolResult,
 };
 use pvp_protocol::{
     Action, ActionError, Assessment, ErrorCode, ExtraFields, JsonObject, MessageId, ParticipantId,
     Risk, SessionId, Timestamp, ToolCategory,
 };
 use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::bound_files::ShownFiles;
 
 pub use report::RunReport;
 use task::ProposerTask;
@@ -290,19 +291,24 @@ impl Proposer {
         arguments: JsonObject,
         purpose: &str,
     ) -> Result<ProposalHandle, ProposeError> {
-        self.propose_with_contents(tool_name, category, arguments, purpose, Vec::new())
-            .await
+        self.propose_with_contents(
+            tool_name,
+            category,
+            arguments,
+            purpose,
+            ShownFiles::default(),
+        )
+        .await
     }
 
-    /// Like [`propose_tool`](Self::propose_tool), with the contents of files that the arguments
-    /// bind, for people to open.
+    /// Like [`propose_tool`](Self::propose_tool), with what people are shown of files.
     pub(crate) async fn propose_with_contents(
         &self,
         tool_name: &str,
         category: ToolCategory,
         arguments: JsonObject,
         purpose: &str,
-        file_contents: Vec<FileContent>,
+        shown_files: ShownFiles,
     ) -> Result<ProposalHandle, ProposeError> {
         let action = Box::new(Action::from_arguments(tool_name, &arguments)?);
         let propose = ToolPropose {
@@ -315,7 +321,8 @@ impl Proposer {
             requires_approval: false,
             suggested_approvers: None,
             category,
-            file_contents,
+            file_contents: shown_files.contents,
+            deleted_files: shown_files.deleted,
             assessment: None,
             extra: ExtraFields::new(),
         };

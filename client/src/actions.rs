@@ -47,6 +47,7 @@ impl Connection {
             suggested_approvers: None,
             category: ToolCategory::ShellExecute,
             file_contents: Vec::new(),
+            deleted_files: Vec::new(),
             assessment: None,
             extra: ExtraFields::new(),
         })

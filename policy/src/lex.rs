@@ -281,7 +281,9 @@ impl Lexer<'_> {
                     false => line,
                 };
                 let ends = shown == document.delimiter;
-                if length == 0 {
+                // Inside a substitution, a line that only begins with it may end the text too.
+                let may_end = shown.starts_with(&document.delimiter) && !ends;
+                if length == 0 || may_end {
                     return None;
                 }
                 let line_start = self.at;
@@ -313,6 +315,7 @@ impl Lexer<'_> {
             let rest = self.source.part(at..span.end);
             match c {
                 _ if escaped => escaped = false,
+                '\\' if rest.starts_with("\\\n") => return None,
                 '\\' => escaped = true,
                 '`' => return None,
                 '$' if rest.starts_with("$(") => {
@@ -581,6 +584,10 @@ mod tests {
             "a <<E\n$(b &)\nE",
             "a <<E\n`b`\nE",
             "a <<E\nb",
+            "a <<E\nE b\nE",
+            "a $(b <<'E'\nE c)\nE\n)",
+            "a <<E\n$\\\n(b)\nE",
+            "a \"$\\\n(b)\"",
             "a <<E",
             "a <<E \"\n\"\nE",
             "<(b)",

@@ -5,6 +5,7 @@
 
 mod assess;
 mod checks;
+mod deleted_files;
 mod environment;
 mod explain;
 mod lex;
@@ -232,6 +233,12 @@ impl Policy {
             files: Vec::new(),
             incomplete: true,
         })
+    }
+
+    /// The files in the workspace that an action deletes by name, as paths from there.
+    pub fn deleted_files(&self, action: &Action, workspace: &Workspace) -> Vec<String> {
+        let find = AssertUnwindSafe(|| deleted_files::find(action, workspace));
+        catch_unwind(find).unwrap_or_default()
     }
 
     /// Collects verdicts in the assessor and returns the text that their spans refer to.

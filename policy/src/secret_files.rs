@@ -216,7 +216,8 @@ pub(crate) fn may_match_secret(path: &ResolvedPath) -> bool {
 /// Whether a glob in the path is written so that it matches such a name: `.e*` and `cred*`, but not
 /// `*` or `*.json`, which also match it by chance.
 pub(crate) fn is_aimed_at_secret(path: &ResolvedPath) -> bool {
-    let settings = path.components.iter().any(|name| name == ".git")
+    let repository = |name: &String| name == ".git" || is_aimed_at(name, ".git");
+    let settings = path.components.iter().any(repository)
         && path
             .components
             .last()

@@ -461,3 +461,23 @@ fn the_read_roots_that_a_command_needs_are_named() {
         assert_eq!(needed, roots, "{line}");
     }
 }
+
+#[test]
+fn the_files_that_a_command_deletes_are_named() {
+    let workspace = Workspace {
+        directory: Some("/work/app".to_owned()),
+        ..Workspace::default()
+    };
+    let deleted = |line: &str| Policy::built_in().deleted_files(&shell(line), &workspace);
+    for (line, expected) in [
+        ("rm a b", vec!["a", "b"]),
+        ("rm -f -- -x a", vec!["-x", "a"]),
+        ("cd src && rm a; ls", vec!["src/a"]),
+        ("rm /work/app/x /etc/y ../z", vec!["x"]),
+        ("rm *.txt \"$X\" a", vec!["a"]),
+        ("unlink a", vec!["a"]),
+        ("ls a", vec![]),
+    ] {
+        assert_eq!(deleted(line), expected, "{line}");
+    }
+}

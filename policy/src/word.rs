@@ -361,7 +361,7 @@ impl WordScanner<'_> {
                     self.next();
                     match self.next() {
                         Some(c @ ('$' | '`' | '"' | '\\')) => self.text.push(c),
-                        Some('\n') => {}
+                        Some('\n') => self.certain = false,
                         Some(c) => self.text.extend(['\\', c]),
                         None => self.certain = false,
                     }
@@ -383,7 +383,8 @@ impl WordScanner<'_> {
     fn escaped(&mut self) {
         self.next();
         match self.next() {
-            Some('\n') => {}
+            // What comes before and behind it belongs together, as in `$\⏎(x)`.
+            Some('\n') => self.certain = false,
             Some(c) => self.text.push(c),
             None => self.certain = false,
         }
@@ -559,7 +560,6 @@ mod tests {
             (r"a\ b", "a b"),
             (r#"r''m"#, "rm"),
             (r#""x$""#, "x$"),
-            ("a\\\nb", "ab"),
         ] {
             let scan = scan_all(source);
             assert_eq!(
@@ -588,6 +588,11 @@ mod tests {
             "$((a))",
             "$(x",
             "a=~/b",
+            "a\\\nb",
+            "\"a\\\nb\"",
+            "\"$\\\n(x)\"",
+            "$\\\n(x)",
+            "\"$\\\nX\"",
             "{a,{b,c}}",
         ] {
             assert!(!scan_all(source).certain, "{source}");

@@ -168,3 +168,44 @@ async fn notes_are_added_only_if_enabled() {
         "second one"
     );
 }
+
+#[tokio::test]
+async fn what_a_deletion_loses_is_told_to_those_who_vote() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let script = r#"
+        step = [
+            { shell = "rm made changed new missing -- -f" },
+            { wait = "prompt" },
+        ]
+    "#;
+    let cli = CliEnv::new();
+    let here = cli.workdir();
+    git(&here, &["init", "-q", "-b", "main"]);
+    for name in ["made", "changed"] {
+        std::fs::write(here.join(name), "text\n").unwrap();
+    }
+    git(&here, &["add", "."]);
+    git(&here, &["commit", "-q", "-m", "first"]);
+    std::fs::write(here.join("changed"), "text and more\n").unwrap();
+    std::fs::write(here.join("new"), "n").unwrap();
+    let script = write_script(&cli, script);
+    let _agent = AgentProcess::start_at(cli, &server, "owl", &["--script", &script]).await;
+    let (gate, _) = next_gate(&mut ann).await;
+    let proposal = proposal_of(&ann, &gate);
+    let mut received = ann.received.iter();
+    let proposed = received.find(|message| message["id"] == proposal.as_str());
+    let notes = proposed.unwrap()["payload"]["assessment"]["notes"].clone();
+    let says = "as the agent's machine says";
+    assert_eq!(
+        notes,
+        json!([
+            format!("deletes `made` (5 bytes); git has this content, {says}"),
+            format!(
+                "deletes `changed` (14 bytes); git has another version of it, not this one, {says}"
+            ),
+            format!(
+                "deletes `new` (1 bytes); git does not have it, so it cannot be brought back, {says}"
+            ),
+        ])
+    );
+}

@@ -43,6 +43,14 @@ impl Assessor<'_> {
         }?;
         let saved = self.read_commands.len();
         let mut verdicts = Vec::new();
+        // Behind `command` and `time`, the shell itself goes to the directory.
+        let moves = |words: &Vec<ShellWord>| {
+            let name = words.first().map(ShellWord::text).unwrap_or_default();
+            matches!(name.as_str(), "cd" | "pushd" | "popd")
+        };
+        if wrapper.inner.iter().any(moves) {
+            return None;
+        }
         for words in wrapper.inner.into_iter().chain(wrapper.own) {
             let inner = SimpleCommand {
                 words,
@@ -133,6 +141,7 @@ fn any_text() -> WordPart {
 fn xargs(words: &[ShellWord]) -> Option<ReaderWrapper> {
     let mut words = words;
     let mut replaced = None;
+    let mut counted = false;
     while let Some(text) = words.first().and_then(ShellWord::as_literal) {
         let Some(flag) = text.strip_prefix('-') else {
             break;
@@ -141,7 +150,11 @@ fn xargs(words: &[ShellWord]) -> Option<ReaderWrapper> {
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         let skip = match flag {
             "0" | "r" | "t" | "x" | "0r" | "r0" | "-null" | "-no-run-if-empty" => 1,
-            "n" | "L" | "P" if next.as_deref().is_some_and(is_number) => 2,
+            "P" if next.as_deref().is_some_and(is_number) => 2,
+            "n" | "L" if next.as_deref().is_some_and(is_number) => {
+                counted = true;
+                2
+            }
             "d" if next.is_some() => 2,
             "I" => {
                 replaced = Some(next?);
@@ -149,7 +162,11 @@ fn xargs(words: &[ShellWord]) -> Option<ReaderWrapper> {
             }
             "-delimiter=\\n" | "d\\n" => 1,
             other => match other.split_at_checked(1)? {
-                ("n" | "L" | "P", value) if is_number(value) => 1,
+                ("P", value) if is_number(value) => 1,
+                ("n" | "L", value) if is_number(value) => {
+                    counted = true;
+                    1
+                }
                 ("I", value) => {
                     replaced = Some(value.to_owned());
                     1
@@ -158,6 +175,10 @@ fn xargs(words: &[ShellWord]) -> Option<ReaderWrapper> {
             },
         };
         words = words.get(skip..)?;
+    }
+    // The last of `-I`, `-n` and `-L` decides whether words are replaced or appended.
+    if counted && replaced.is_some() {
+        return None;
     }
     if words.is_empty() {
         return one(&[ShellWord::literal("echo")]);

@@ -31,6 +31,16 @@ wire_enums! {
         Tried,
     }
 
+    /// What git has of a file.
+    pub enum GitCopy {
+        /// Its present content.
+        Same,
+        /// Another content.
+        Older,
+        /// Nothing.
+        None,
+    }
+
     /// Whether it is known how a command ended.
     pub enum RunOutcome {
         /// The executor saw it end.
@@ -48,6 +58,17 @@ wire_structs! {
         pub path: String,
         /// The whole content; its SHA-256 is the bound one.
         pub text: String,
+    }
+
+    /// A file that a command deletes, as its executor found it when it proposed the command.
+    #[derive(Eq)]
+    pub struct DeletedFile {
+        /// The path from the executor's workspace.
+        pub path: String,
+        /// Its size.
+        pub bytes: u64,
+        /// Whether git could bring it back.
+        pub in_git: GitCopy,
     }
 
     /// `tool.propose`
@@ -74,6 +95,10 @@ wire_structs! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub file_contents: Vec<FileContent>,
+        /// The files that it deletes by name, for those who vote.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub deleted_files: Vec<DeletedFile>,
         /// The server's assessment; it replaces whatever a client sends here.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub assessment: Option<Assessment>,

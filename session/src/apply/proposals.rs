@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use pvp_policy::{FilePresence, Workspace};
-use pvp_protocol::payload::{ClearedBy, FileContent, GateActionType, GateRequest, ToolPropose};
+use pvp_protocol::payload::{
+    ClearedBy, DeletedFile, FileContent, GateActionType, GateRequest, GitCopy, ToolPropose,
+};
 use pvp_protocol::{
     Action, Assessment, Category, Command, ExecutionLimits, ExtraFields, MessageId, ParticipantId,
     QuorumRule, Refusal, Risk, Role, RunMode, SandboxProfile, Timestamp, ToolCategory,
@@ -39,6 +41,10 @@ const MAX_TIMEOUT_SECONDS: u32 = 300;
 /// The same in `slow` mode.
 const MAX_SLOW_TIMEOUT_SECONDS: u32 = 900;
 
+/// The most deleted files that a proposal describes, and bytes of their paths.
+const MAX_DELETED_FILES: usize = 16;
+const MAX_DELETED_PATH_BYTES: usize = 4096;
+
 /// Whether a proposal that could run at once needs approval all the same, and why.
 enum ApprovalRequirement {
     NotRequired,
@@ -57,9 +63,13 @@ impl DecisionBuilder<'_> {
             .map_err(|error| Refusal::Malformed(error.to_string()))?;
         self.check_action(&action)?;
         check_file_contents(&action, &propose.file_contents)?;
+        check_deleted_files(&propose.deleted_files)?;
         self.check_proposal_limits(by)?;
         let mut assessment = self.assess(&action, by);
         self.note_unbound_files(&mut assessment, &action, by);
+        assessment
+            .notes
+            .extend(propose.deleted_files.iter().map(deletion_note));
         raise_to_claimed_risk(&mut assessment, propose.risk_level);
         let approval = self.approval_requirement(&propose, &assessment, by);
         if let ApprovalRequirement::Required(note) = &approval {
@@ -485,6 +495,27 @@ fn check_file_contents(action: &Action, contents: &[FileContent]) -> Result<(), 
         }
     }
     Ok(())
+}
+
+fn check_deleted_files(files: &[DeletedFile]) -> Result<(), Refusal> {
+    let long = |file: &&DeletedFile| file.path.len() > MAX_DELETED_PATH_BYTES;
+    if files.len() > MAX_DELETED_FILES || files.iter().any(|file| long(&file)) {
+        return Err(Refusal::Malformed(format!(
+            "`deleted_files` has at most {MAX_DELETED_FILES} files, and {MAX_DELETED_PATH_BYTES} bytes in each path"
+        )));
+    }
+    Ok(())
+}
+
+/// Says what is lost. Only the executor knows, so its word is all there is.
+fn deletion_note(file: &DeletedFile) -> String {
+    let kept = match file.in_git {
+        GitCopy::Same => "git has this content",
+        GitCopy::Older => "git has another version of it, not this one",
+        GitCopy::None => "git does not have it, so it cannot be brought back",
+    };
+    let DeletedFile { path, bytes, .. } = file;
+    format!("deletes `{path}` ({bytes} bytes); {kept}, as the agent's machine says")
 }
 
 /// Raises an assessment to the agent's own estimate, which never lowers it.

@@ -325,3 +325,28 @@ fn no_message_causes_a_panic() {
         }
     }
 }
+
+#[test]
+fn a_proposal_describes_only_so_many_deleted_files() {
+    let mut fixture = SessionFixture::team(json!({}));
+    let mut propose = shell_proposal("bot", "rm a");
+    let file = json!({"path": "a", "bytes": 1, "in_git": "none"});
+    propose["deleted_files"] = json!(vec![file.clone(); 17]);
+    let refused = fixture.sends_with_id("p1", "bot", "tool.propose", propose.clone());
+    assert!(
+        refused[0].contains("`deleted_files` has at most 16 files"),
+        "{refused:?}"
+    );
+    propose["deleted_files"] = json!([{"path": "a".repeat(5000), "bytes": 1, "in_git": "same"}]);
+    let refused = fixture.sends_with_id("p2", "bot", "tool.propose", propose.clone());
+    assert!(
+        refused[0].contains("`deleted_files` has at most 16 files"),
+        "{refused:?}"
+    );
+    propose["deleted_files"] = json!([file]);
+    let accepted = fixture.sends_with_id("p3", "bot", "tool.propose", propose);
+    assert!(
+        accepted.iter().any(|line| line.contains("gate.request")),
+        "{accepted:?}"
+    );
+}
