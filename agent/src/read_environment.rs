@@ -1,5 +1,5 @@
-//! Variables of reads: programs see characters as the assessment did, and cargo runs no program that
-//! a repository names.
+//! Variables of reads: programs see characters as the assessment did, and cargo and Python run
+//! nothing that a repository names.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -12,6 +12,13 @@ const CARGO_VARIABLES: &[(&str, &str)] = &[
     // Empty means none.
     ("RUSTC_WRAPPER", ""),
     ("RUSTC_WORKSPACE_WRAPPER", ""),
+];
+
+/// Variables that keep Python from taking modules of the directory for its own, and from writing.
+const PYTHON_VARIABLES: &[(&str, &str)] = &[
+    ("PYTHONSAFEPATH", "1"),
+    ("PYTHONNOUSERSITE", "1"),
+    ("PYTHONDONTWRITEBYTECODE", "1"),
 ];
 
 /// Files in which a repository says which Rust toolchain it wants.
@@ -30,7 +37,7 @@ pub(crate) fn adjust(directory: &Path, environment: &mut BTreeMap<String, String
     if locales.any(|(_, value)| !pvp_policy::is_known_locale(value)) {
         environment.insert("LC_ALL".to_owned(), "C.UTF-8".to_owned());
     }
-    for (name, value) in CARGO_VARIABLES {
+    for (name, value) in CARGO_VARIABLES.iter().chain(PYTHON_VARIABLES) {
         environment.insert((*name).to_owned(), (*value).to_owned());
     }
     if names_toolchain_by_path(directory) {

@@ -448,6 +448,20 @@ session?: SessionId, name?: string, config: SessionConfig, };
 
 export type CreatedSession = { session: SessionId, seq: number, };
 
+export type DeletedFile = {
+/**
+ * The path from the executor's workspace.
+ */
+path: string,
+/**
+ * Its size.
+ */
+bytes: number,
+/**
+ * Whether git could bring it back.
+ */
+in_git: GitCopy, };
+
 export type DiscardedTrial = {
 /**
  * What the sandbox denied, such as `write notes.txt`; the first denial ends a trial.
@@ -843,6 +857,8 @@ voters?: Array<ParticipantId>, };
 export type GateTimeoutAction = "reject" | "escalate" | "auto_approve";
 
 export type GateUpdateResponse = { ack: SessionAck, gate: GateDetails, };
+
+export type GitCopy = "same" | "older" | "none";
 
 export type GrantTerms = {
 /**
@@ -1871,6 +1887,10 @@ category: ToolCategory,
  * The contents of the files that the arguments bind, as far as they are text and short.
  */
 file_contents?: Array<FileContent>,
+/**
+ * The files that it deletes by name, for those who vote.
+ */
+deleted_files?: Array<DeletedFile>,
 /**
  * The server's assessment; it replaces whatever a client sends here.
  */

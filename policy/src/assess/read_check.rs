@@ -241,7 +241,8 @@ fn without_system_directory(name: &str) -> &str {
     let rest = directories
         .iter()
         .find_map(|start| name.strip_prefix(start));
-    rest.filter(|rest| !rest.contains('/') && !rest.is_empty())
+    // The executor puts a program of its own before git, which only `PATH` finds.
+    rest.filter(|rest| !rest.contains('/') && !rest.is_empty() && *rest != "git")
         .unwrap_or(name)
 }
 

@@ -6,7 +6,9 @@ use crate::source_text::SourceText;
 use crate::word::ShellWord;
 
 /// Words that can access other files or programs.
-const FORBIDDEN_WORDS: &[&str] = &["system", "getline", "ARGV", "ARGC", "PROCINFO", "ENVIRON"];
+const FORBIDDEN_WORDS: &[&str] = &[
+    "system", "getline", "ARGV", "ARGC", "PROCINFO", "ENVIRON", "SYMTAB", "FUNCTAB",
+];
 
 /// The first operand is the program; the others are files or assignments.
 pub(super) fn check(checked: &mut CheckedArguments) -> Result<(), String> {
@@ -157,7 +159,7 @@ fn only_prints(program: &str) -> bool {
             _ if is_word_char(c) => {
                 length = rest.find(|c| !is_word_char(c)).unwrap_or(rest.len());
                 last_word = rest.part(..length);
-                if FORBIDDEN_WORDS.contains(&last_word) {
+                if FORBIDDEN_WORDS.contains(&last_word) || !is_one_token(last_word) {
                     return false;
                 }
                 printing |= last_word.starts_with("print");
@@ -179,6 +181,13 @@ fn only_prints(program: &str) -> bool {
 
 fn is_ambiguous_pattern(pattern: &str, printing: bool) -> bool {
     printing && pattern.contains(['>', '|'])
+}
+
+/// Whether this is a name or a number. To awk, `1system` is both.
+fn is_one_token(word: &str) -> bool {
+    let begins_number = word.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    let has_letter = word.contains(|c: char| c.is_ascii_alphabetic() || c == '_');
+    !(begins_number && has_letter) && (begins_number || !word.contains('.'))
 }
 
 fn is_word_char(c: char) -> bool {
@@ -293,6 +302,10 @@ mod tests {
             "{i++ / 2; print \"/\" | \"sh\" }",
             "{i++ /\"/; print \"x\"}",
             "{(1)) /x/",
+            "BEGIN{x=1system(\"id\")}",
+            "{1print > \"f\"}",
+            "BEGIN{print 1ENVIRON[\"A\"]}",
+            "BEGIN{print SYMTAB[\"ENVIRON\"]}",
             "{length /x/ 1}",
             "{switch(x) {case /\"/: print | \"sh\" ; case /\"/: x}}",
             "{x = 1 - /a\"/ 2}",
