@@ -258,16 +258,20 @@ impl<'a> Assessor<'a> {
         if proven {
             return;
         }
-        let receives_code = |command: &SimpleCommand| {
+        let receives_code = |(command, span_verdict): (&SimpleCommand, &SpanVerdict)| {
             let unknown = command
                 .words
                 .first()
                 .is_none_or(|word| word.as_literal().is_none());
+            // What a read receives is data to it.
+            let is_read = span_verdict.verdict.category == Category::Read;
+            let takes_data = is_read || self.has_inert_arguments(command);
             unknown && !command.words.is_empty()
                 || self.interprets_stdin(command)
-                || (command.has_here_document && !self.takes_data(command))
+                || (command.has_here_document && !takes_data)
         };
-        let runs_code = self.runs_unseen_script || script.commands.iter().any(receives_code);
+        let mut commands = script.commands.iter().zip(span_verdicts.iter());
+        let runs_code = self.runs_unseen_script || commands.any(receives_code);
         if script.opaque || runs_code {
             let span = 0..source.len();
             let nothing = CommandVerdict::new(Category::Read, Risk::Safe, "", "");
@@ -298,17 +302,6 @@ impl<'a> Assessor<'a> {
     /// Whether this command runs what it receives on standard input.
     fn interprets_stdin(&self, command: &SimpleCommand) -> bool {
         command_name(command).is_some_and(|name| self.table.stdin_interpreters.contains(&name))
-    }
-
-    /// Whether what this command receives on standard input is data to it.
-    fn takes_data(&self, command: &SimpleCommand) -> bool {
-        let reads = |name: &str| self.table.read_rules_for(name).next().is_some();
-        let known = command_name(command).is_some_and(|name| {
-            reads(&name)
-                && wrappers::wrapped_commands(self.table, &name, &command.words).is_none()
-                && !self.interprets_stdin(command)
-        });
-        known || self.has_inert_arguments(command)
     }
 
     /// Whether this command never runs its arguments.

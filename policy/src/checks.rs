@@ -1,7 +1,7 @@
 //! Argument checks for commands whose arguments are a language of their own.
 
 mod awk;
-mod find;
+pub(crate) mod find;
 mod git;
 mod sed;
 mod tar;

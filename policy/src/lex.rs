@@ -283,7 +283,9 @@ impl Lexer<'_> {
                 let ends = shown == document.delimiter;
                 // Inside a substitution, a line that only begins with it may end the text too.
                 let may_end = shown.starts_with(&document.delimiter) && !ends;
-                if length == 0 || may_end {
+                // A line that goes on in the next one may end it too.
+                let goes_on = document.expands && line.ends_with('\\');
+                if length == 0 || may_end || goes_on {
                     return None;
                 }
                 let line_start = self.at;
@@ -363,8 +365,13 @@ impl Lexer<'_> {
         let (span, scan) = self.certain_word()?;
         let raw = self.source.part(span.clone());
         let digits = raw.bytes().all(|byte| byte.is_ascii_digit());
-        if digits && self.rest().starts_with(['<', '>']) {
+        let redirects = self.rest().starts_with(['<', '>']);
+        if digits && redirects {
             return self.redirect();
+        }
+        // `{NAME}<file` sets a variable of the shell.
+        if redirects && raw.starts_with('{') {
+            return None;
         }
         if self.segment.closed {
             return None;
@@ -478,6 +485,9 @@ impl Lexer<'_> {
         loop {
             let next = self.rest().chars().next()?;
             if " \t\n|&;()<>".contains(next) {
+                if next == '\n' && !self.pending.is_empty() {
+                    return None;
+                }
                 self.at += 1;
                 continue;
             }
@@ -585,6 +595,12 @@ mod tests {
             "a <<E\n`b`\nE",
             "a <<E\nb",
             "a <<E\nE b\nE",
+            "a <<EF\nE\\\nF\nb\nEF",
+            "a <<E\\\nF\n$(b)\nEF",
+            "a <<E; [[ b &&\nE\nc ]]\nd\nE",
+            "a {PATH}<b",
+            "a {PATH}>&1",
+            "a {x[0]}<<<b",
             "a $(b <<'E'\nE c)\nE\n)",
             "a <<E\n$\\\n(b)\nE",
             "a \"$\\\n(b)\"",

@@ -313,6 +313,10 @@ impl ReadRule {
         if self.operand.as_ref().is_some_and(unfit) {
             return Err(format!("`{text}` can do more than read"));
         }
+        // Git shows files by names that the sandbox does not see, such as `HEAD:file`.
+        if self.data.operands == OperandKind::Names && operand.is_computed() {
+            return Err(unknown_value());
+        }
         // A pattern may match any number of names, so that a second one may be written to.
         let counted = self.data.max_operands.is_some() || self.operand.is_some();
         if operand.has_glob() && counted {

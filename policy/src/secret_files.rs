@@ -213,6 +213,13 @@ pub(crate) fn may_match_secret(path: &ResolvedPath) -> bool {
     })
 }
 
+/// Whether some of what lies below this directory holds secrets, although its name does not say so.
+pub(crate) fn holds_secrets(directory: &ResolvedPath) -> bool {
+    let pairs = || SECRET_PAIRS.iter().chain(GIT_SETTINGS);
+    let named = |name: &String| pairs().any(|(first, _)| name.as_str() == *first);
+    directory.components.iter().any(named)
+}
+
 /// Whether a glob in the path is written so that it matches such a name: `.e*` and `cred*`, but not
 /// `*` or `*.json`, which also match it by chance.
 pub(crate) fn is_aimed_at_secret(path: &ResolvedPath) -> bool {

@@ -25,6 +25,9 @@ const MAX_READ_COMMANDS: usize = 50;
 /// How many simple commands are assessed; raw rules are applied to longer lines too.
 const MAX_COMMANDS: usize = 150;
 
+/// How many nodes are visited, those of a loop once for every value; raw rules see all of the line.
+const MAX_VISITS: u32 = 20_000;
+
 /// How many words of one command are assessed; raw rules are applied to longer commands too.
 pub(crate) const MAX_WORDS: usize = 300;
 
@@ -205,7 +208,10 @@ impl SyntaxWalker<'_> {
 
     fn visit(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         self.script.steps += 1;
-        if depth > MAX_TREE_DEPTH || self.script.commands.len() >= MAX_COMMANDS {
+        if depth > MAX_TREE_DEPTH
+            || self.script.commands.len() >= MAX_COMMANDS
+            || self.script.steps > MAX_VISITS
+        {
             return self.mark_opaque("too deep or too long to take apart");
         }
         if nesting > MAX_READ_NESTING {

@@ -8,7 +8,7 @@ use crate::paths::{PathAccess, PathRoot, ResolvedPath};
 use crate::read_rules::{ReadRule, ReadTargets};
 use crate::rule_file::OperandKind;
 use crate::rule_table::RuleOrigin;
-use crate::secret_files::{is_aimed_at_secret, is_secret};
+use crate::secret_files::{holds_secrets, is_aimed_at_secret, is_secret};
 use crate::syntax::SimpleCommand;
 use crate::verdict::CommandVerdict;
 use crate::word::{ShellWord, WordPart};
@@ -82,7 +82,11 @@ impl Assessor<'_> {
             let attached = flag.len() < text.len();
             if has(&tool.flags, &text) || (attached && has(&tool.value_flags, flag)) {
                 rest = &rest[1..];
-            } else if has(&tool.value_flags, &text) && rest.len() > 1 {
+            } else if has(&tool.value_flags, &text)
+                && rest
+                    .get(1)
+                    .is_some_and(|value| value.as_literal().is_some())
+            {
                 if has(&tool.path_flags, &text) {
                     let Some(moved) = self.moved_directories(&directories, &rest[1]) else {
                         break;
@@ -155,6 +159,12 @@ impl Assessor<'_> {
                 })];
                 self.check_paths(&above, directories, false)?;
                 self.check_not_whole_system(&above, directories)?;
+                for directory in directories {
+                    let path = directory.resolve(&above[0]);
+                    if holds_secrets(&path) {
+                        return Err(self.secret_verdict(&path.to_string()));
+                    }
+                }
             }
         }
         Ok(())
@@ -184,6 +194,9 @@ impl Assessor<'_> {
         directories: &[ResolvedPath],
     ) -> Result<(), CommandVerdict> {
         let whole = |path: &ResolvedPath| {
+            if path.components.last().is_some_and(|name| name == ".git") {
+                return true;
+            }
             path.root == PathRoot::Absolute
                 && matches!(path.components.as_slice(), [] | [_])
                 && !self.workspace.may_search_all_of(path)

@@ -1,6 +1,7 @@
 //! Commands that only start another command: they are a read if the command that they start is one.
 
 use super::{Assessor, MAX_WRAPPER_DEPTH};
+use crate::checks::find;
 use crate::environment::is_harmless;
 use crate::lex::is_assignment;
 use crate::syntax::SimpleCommand;
@@ -80,7 +81,7 @@ fn timeout(words: &[ShellWord]) -> Option<ReaderWrapper> {
     while let Some(flag) = words.first()?.as_literal()?.strip_prefix('-') {
         let skip = match flag {
             "v" | "-verbose" | "-foreground" | "-preserve-status" => 1,
-            "k" | "s" => 2,
+            "k" | "s" if words.get(1).is_some_and(is_plain_value) => 2,
             value if value.starts_with("-kill-after=") || value.starts_with("-signal=") => 1,
             _ => return None,
         };
@@ -92,6 +93,12 @@ fn timeout(words: &[ShellWord]) -> Option<ReaderWrapper> {
     let valid =
         !number.is_empty() && number.chars().all(plain) && duration.len() <= number.len() + 1;
     valid.then(|| one(&words[1..])).flatten()
+}
+
+/// Whether a word is what it says: `timeout` prints a value that it does not understand.
+fn is_plain_value(word: &ShellWord) -> bool {
+    let plain = |text: String| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '.');
+    word.as_literal().is_some_and(plain)
 }
 
 /// A command behind flags that each take one value.
@@ -245,7 +252,12 @@ fn find_exec(words: &[ShellWord]) -> Option<ReaderWrapper> {
                 Some(_) | None => clause.push(word.clone()),
             }
         };
-        inner.push(exec_words(&clause, &roots, many)?);
+        // Without `+` each run receives one name, below any of the directories.
+        let alone = roots.iter().map(std::slice::from_ref);
+        let groups: Vec<&[String]> = if many { vec![&roots] } else { alone.collect() };
+        for group in groups {
+            inner.push(exec_words(&clause, group, many)?);
+        }
     }
     let found = !inner.is_empty();
     found.then_some(ReaderWrapper {
@@ -261,8 +273,7 @@ fn is_braces(word: &ShellWord) -> bool {
 /// The directories that `find` searches, as the names that it prints begin.
 fn find_roots(words: &[ShellWord]) -> Vec<String> {
     let texts = words[1..].iter().map(ShellWord::text);
-    let flags = ["-H", "-L", "-P"];
-    let roots = texts.skip_while(|text| flags.contains(&text.as_str()));
+    let roots = texts.skip_while(|text| find::is_option(text));
     let roots: Vec<String> = roots
         .take_while(|text| {
             !text.starts_with('-') && !matches!(text.as_str(), "(" | "!" | ")" | ",")
@@ -285,8 +296,6 @@ fn exec_words(clause: &[ShellWord], roots: &[String], many: bool) -> Option<Vec<
             continue;
         }
         let count = if many { ANY_NUMBER } else { 1 };
-        // Without `+` each run receives one name, below any of the directories.
-        let roots = if many { roots } else { &roots[..1] };
         for root in roots {
             let below = ShellWord {
                 parts: vec![WordPart::Text(format!("{root}/")), any_text()],

@@ -112,7 +112,8 @@ pub(super) fn check(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
     Ok(paths)
 }
 
-fn is_option(text: &str) -> bool {
+/// Whether this is a flag that comes before the directories.
+pub(crate) fn is_option(text: &str) -> bool {
     matches!(
         text,
         "-H" | "-L" | "-P" | "-O0" | "-O1" | "-O2" | "-O3" | "-E" | "-X" | "-s" | "-x"

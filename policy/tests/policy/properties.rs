@@ -358,3 +358,26 @@ fn nesting_and_parts_beyond_the_limits_are_never_reads() {
     assert_eq!(category_of(&parts(50)), Category::Read);
     assert!(category_of(&parts(51)) > Category::Read);
 }
+
+/// A body without commands is visited for every combination of values.
+#[test]
+fn loops_inside_loops_are_bounded() {
+    for body in [
+        "<a",
+        "while read -r q; do <a; done",
+        "case x in y) <a;; esac",
+        "ls",
+    ] {
+        let mut line = body.to_owned();
+        for level in 0..10 {
+            line = format!("for v{level} in {{1..16}}; do {line}; done");
+        }
+        let explanation = explain(&line);
+        assert!(
+            explanation.steps <= MAX_STEPS,
+            "{body}: {}",
+            explanation.steps
+        );
+        assert!(explanation.assessment.category > Category::Read, "{body}");
+    }
+}

@@ -184,3 +184,29 @@ fn a_bad_file_is_refused_with_its_line_and_reason() {
         );
     }
 }
+
+/// The example of the manual: clusters are reads only by a rule of the owner.
+#[test]
+fn a_cluster_is_read_by_a_rule_of_the_owner() {
+    let manual = include_str!("../../../docs/policy.md");
+    let start = manual
+        .find("[[read]]\nid = \"team.kubectl-get\"")
+        .expect("it is in the manual");
+    let rule = &manual[start..];
+    let rule = &rule[..rule.find("[limits").expect("limits follow")];
+    let policy = Policy::with_user_file(rule, "owner.toml").expect("the example is valid");
+    for (line, expected) in [
+        ("kubectl get pods", Category::Read),
+        ("kubectl get pods -A -o wide", Category::Read),
+        ("kubectl get secrets", Category::Write),
+        ("kubectl get pods -o yaml", Category::Write),
+        ("kubectl get -o templatefile=.env pods", Category::Write),
+        ("kubectl delete pod a", Category::Destructive),
+    ] {
+        assert_eq!(category(&policy, line), expected, "{line}");
+    }
+    assert_eq!(
+        category(&Policy::built_in(), "kubectl get pods"),
+        Category::Write
+    );
+}
