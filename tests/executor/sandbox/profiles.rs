@@ -259,19 +259,24 @@ async fn a_command_inherits_no_open_file() {
             assert!(output.out.starts_with(begin), "{output:?}");
             let variables = output.out.lines().filter(|line| line.contains('='));
             let shell = ["PWD=", "SHLVL=0", "_="].map(str::to_owned);
-            // What keeps git from running a repository's programs.
+            // What keeps git, cargo and Python from running a repository's programs.
             let temporary = spawn_spec.sandbox.temporary.display();
-            let git = [
+            let helpers = [
                 "GIT_CONFIG_COUNT=".to_owned(),
                 "GIT_CONFIG_KEY_".to_owned(),
                 "GIT_CONFIG_VALUE_".to_owned(),
                 "GIT_OPTIONAL_LOCKS=0".to_owned(),
                 "GIT_NO_LAZY_FETCH=1".to_owned(),
                 "GIT_ALLOW_PROTOCOL=".to_owned(),
+                "RUSTC".to_owned(),
+                "RUSTDOC=rustdoc".to_owned(),
+                "PYTHONSAFEPATH=1".to_owned(),
+                "PYTHONNOUSERSITE=1".to_owned(),
+                "PYTHONDONTWRITEBYTECODE=1".to_owned(),
                 format!("PATH={temporary}/.pvp-git-"),
             ];
             let own = match profile {
-                SandboxProfile::Read | SandboxProfile::ReadNet => [&shell[..], &git].concat(),
+                SandboxProfile::Read | SandboxProfile::ReadNet => [&shell[..], &helpers].concat(),
                 SandboxProfile::Workspace | SandboxProfile::None => shell.to_vec(),
             };
             let added = variables.filter(|line| {
