@@ -503,6 +503,10 @@ impl<'a> Assessor<'a> {
                 })
             }
             "<" if redirect.target.is_pipe() => None,
+            "<" if redirect.target.is_computed() => {
+                let reason = "reads a file whose name is only known when it runs";
+                Some(CommandVerdict::write(Risk::Low, "default.redirect", reason))
+            }
             "<" => self
                 .check_paths(
                     std::slice::from_ref(&redirect.target),

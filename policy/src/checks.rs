@@ -84,9 +84,11 @@ fn check_printf(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
 /// Refuses `yq` expressions that may load other files or, in some builds, run commands.
 fn check_yq(checked: &mut CheckedArguments) -> Result<(), String> {
     let expression = |text: &str| {
-        ["load", "system", "input", "strload", "@sh", "env"]
-            .iter()
-            .any(|word| text.contains(word))
+        let text = text.to_ascii_lowercase();
+        let words = [
+            "load", "system", "input", "strload", "@sh", "env", "import", "include",
+        ];
+        words.iter().any(|word| text.contains(word))
     };
     if checked.operands.iter().any(|word| expression(&word.text())) {
         return Err("its expression can reach other files".to_owned());

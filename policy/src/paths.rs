@@ -280,7 +280,13 @@ pub fn check_read_root(directory: &str) -> Result<(), ReadRootProblem> {
     let too_wide = match names.as_slice() {
         [] | ["home" | "Users"] | ["home" | "Users", _] | ["root"] => true,
         [first, ..] if NEVER_READ_ROOTS.contains(first) => true,
-        ["var", "run", ..] => true,
+        ["var"] => true,
+        ["var", state, ..] if STATE_DIRS.contains(state) => true,
+        ["home" | "Users", _, hidden, ..] | ["root", hidden, ..]
+            if hidden.starts_with('.') && !TOOL_DIRS.contains(hidden) =>
+        {
+            true
+        }
         names => HOME_SETTINGS.iter().any(|end| names.ends_with(end)),
     };
     match too_wide {
@@ -289,11 +295,23 @@ pub fn check_read_root(directory: &str) -> Result<(), ReadRootProblem> {
     }
 }
 
+/// Directories in `/var` in which services and users keep what is theirs.
+const STATE_DIRS: &[&str] = &["backups", "cache", "db", "lib", "mail", "run", "spool"];
+
+/// Hidden directories in a home that hold code of tools. The others hold mail, wallets and cookies.
+const TOOL_DIRS: &[&str] = &[
+    ".cargo", ".rustup", ".nvm", ".pyenv", ".npm", ".m2", ".gradle",
+];
+
 /// The directory to offer as a read root for a path outside of the workspace: the path itself, or
 /// its parent if its name looks like a file's.
 pub(crate) fn read_root_for(path: &ResolvedPath) -> Option<String> {
     let glob = |name: &String| name.contains(['*', '?', '[']);
-    let looks_like_a_file = |name: &String| name.trim_start_matches('.').contains('.');
+    // `Makefile` and `LICENSE` are files too.
+    let looks_like_a_file = |name: &String| {
+        name.trim_start_matches('.').contains('.')
+            || name.contains(|c: char| c.is_ascii_uppercase())
+    };
     let mut directory = path.clone();
     if let Some(at) = directory.components.iter().position(glob) {
         directory.components.truncate(at);

@@ -213,6 +213,15 @@ pub(crate) fn may_match_secret(path: &ResolvedPath) -> bool {
     })
 }
 
+/// Whether a path with this end holds secrets if a directory with the right name comes before it.
+pub(crate) fn ends_like_secret(end: &str) -> bool {
+    let Some((_, name)) = end.rsplit_once('/') else {
+        return false;
+    };
+    let mut pairs = SECRET_PAIRS.iter().chain(GIT_SETTINGS);
+    pairs.any(|(_, second)| name == *second)
+}
+
 /// Whether some of what lies below this directory holds secrets, although its name does not say so.
 pub(crate) fn holds_secrets(directory: &ResolvedPath) -> bool {
     let pairs = || SECRET_PAIRS.iter().chain(GIT_SETTINGS);

@@ -481,3 +481,35 @@ fn the_files_that_a_command_deletes_are_named() {
         assert_eq!(deleted(line), expected, "{line}");
     }
 }
+
+#[test]
+fn read_roots_in_which_others_keep_what_is_theirs_are_refused() {
+    for root in [
+        "/var",
+        "/var/lib",
+        "/var/lib/docker",
+        "/var/backups",
+        "/var/mail/root",
+        "/home/me/.mozilla",
+        "/home/me/.thunderbird/x",
+        "/root/.electrum",
+    ] {
+        assert!(check_read_root(root).is_err(), "{root}");
+    }
+    for root in [
+        "/var/www",
+        "/data",
+        "/home/me/other",
+        "/home/me/.cargo",
+        "/opt/app",
+    ] {
+        assert!(check_read_root(root).is_ok(), "{root}");
+    }
+    let workspace = Workspace {
+        directory: Some("/work/app".to_owned()),
+        ..Workspace::default()
+    };
+    let roots = |line: &str| Policy::built_in().needed_read_roots(&shell(line), &workspace);
+    assert_eq!(roots("cat /home/bob/proj/Makefile"), ["/home/bob/proj"]);
+    assert_eq!(roots("cat /var/notes.txt"), Vec::<String>::new());
+}

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 /// The state of the network.
@@ -46,7 +46,7 @@ impl Proxy {
             lost_bytes: losing,
             open_connections: opening,
         };
-        tokio::spawn(accept_loop(address, listener, route));
+        tokio::spawn(accept_loop(listener, route));
         Self {
             address,
             state,
@@ -94,39 +94,27 @@ struct ProxyRoute {
     open_connections: watch::Sender<usize>,
 }
 
-async fn accept_loop(address: SocketAddr, first: TcpListener, route: ProxyRoute) {
+/// The port stays taken while the network is down, or another program could get it: what connects
+/// then is closed at once.
+async fn accept_loop(listener: TcpListener, route: ProxyRoute) {
     let mut state = route.state.clone();
-    let mut listener = Some(first);
     loop {
-        match &listener {
-            Some(taking) => tokio::select! {
-                client = taking.accept() => {
-                    let (client, route) = (client.unwrap().0, route.clone());
-                    route.open_connections.send_modify(|open| *open += 1);
-                    tokio::spawn(async move {
-                        forward(client, &route).await;
-                        route.open_connections.send_modify(|open| *open -= 1);
-                    });
+        tokio::select! {
+            client = listener.accept() => {
+                if *state.borrow() == NetworkState::Down {
+                    continue;
                 }
-                seen = state.wait_for(|now| *now == NetworkState::Down) => {
-                    if seen.is_err() {
-                        return;
-                    }
-                    listener = None;
-                }
-            },
-            None => {
-                if state
-                    .wait_for(|now| *now != NetworkState::Down)
-                    .await
-                    .is_err()
-                {
+                let (client, route) = (client.unwrap().0, route.clone());
+                route.open_connections.send_modify(|open| *open += 1);
+                tokio::spawn(async move {
+                    forward(client, &route).await;
+                    route.open_connections.send_modify(|open| *open -= 1);
+                });
+            }
+            changed = state.changed() => {
+                if changed.is_err() {
                     return;
                 }
-                let socket = TcpSocket::new_v4().unwrap();
-                socket.set_reuseaddr(true).unwrap();
-                socket.bind(address).unwrap();
-                listener = Some(socket.listen(64).unwrap());
             }
         }
     }

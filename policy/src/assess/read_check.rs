@@ -8,7 +8,7 @@ use crate::paths::{PathAccess, PathRoot, ResolvedPath};
 use crate::read_rules::{ReadRule, ReadTargets};
 use crate::rule_file::OperandKind;
 use crate::rule_table::RuleOrigin;
-use crate::secret_files::{holds_secrets, is_aimed_at_secret, is_secret};
+use crate::secret_files::{ends_like_secret, holds_secrets, is_aimed_at_secret, is_secret};
 use crate::syntax::SimpleCommand;
 use crate::verdict::CommandVerdict;
 use crate::word::{ShellWord, WordPart};
@@ -149,6 +149,11 @@ impl Assessor<'_> {
         directories: &[ResolvedPath],
     ) -> Result<(), CommandVerdict> {
         for word in words {
+            if let Some(WordPart::Text(end)) = word.parts.last()
+                && ends_like_secret(end)
+            {
+                return Err(self.secret_verdict(&word.text()));
+            }
             if let Some(WordPart::Text(start)) = word.parts.first()
                 && let Some((above, _)) = start.rsplit_once('/')
             {
@@ -161,7 +166,9 @@ impl Assessor<'_> {
                 self.check_not_whole_system(&above, directories)?;
                 for directory in directories {
                     let path = directory.resolve(&above[0]);
-                    if holds_secrets(&path) {
+                    // What a process has in its memory and environment is below /proc.
+                    let process = path.components.first().is_some_and(|name| name == "proc");
+                    if process || holds_secrets(&path) {
                         return Err(self.secret_verdict(&path.to_string()));
                     }
                 }
