@@ -7,7 +7,8 @@ mod sed;
 mod tar;
 mod test;
 
-use crate::read_rules::{CheckedArguments, is_public_variable};
+use crate::public_variables::is_public_variable;
+use crate::read_rules::CheckedArguments;
 use crate::word::ShellWord;
 
 /// A function that checks a command's arguments.

@@ -15,6 +15,7 @@ mod named_files;
 mod normalize;
 mod parse;
 mod paths;
+mod public_variables;
 mod read_rules;
 mod rule_file;
 mod rule_table;

@@ -116,7 +116,7 @@ mod tests {
             for word in ["\\a", "\\b", "é", "m \\\n", "\\c", "\\d"] {
                 let at = interpretation.text.find(word).expect(word);
                 let span = interpretation.original_span(&(at..at + word.len()));
-                assert_eq!(&source[span], word, "{interpretation:?}");
+                assert_eq!(source.part(span), word, "{interpretation:?}");
             }
             let all = interpretation.original_span(&(0..interpretation.text.len()));
             assert_eq!(all, 0..source.len());

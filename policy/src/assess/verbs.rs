@@ -30,9 +30,8 @@ const MAX_WORDS_BEFORE: usize = 8;
 /// `delete-cluster` or `--purge`.
 pub(super) fn destructive_verb(words: &[ShellWord]) -> Option<&'static str> {
     let texts = words.iter().take(MAX_WORDS_BEFORE).map(ShellWord::text);
-    let mut texts = texts.peekable();
     let mut after_flag = false;
-    while let Some(text) = texts.next() {
+    for text in texts {
         if text == "--" {
             return None;
         }
