@@ -381,3 +381,92 @@ fn loops_inside_loops_are_bounded() {
         assert!(explanation.assessment.category > Category::Read, "{body}");
     }
 }
+
+/// The lines of the corpus that are one plain command, and a read.
+fn plain_reads() -> Vec<String> {
+    let cases = corpus_cases().into_iter();
+    let lines = cases.map(|case| case.line);
+    lines
+        .filter(|line| pvp_policy::plain_words(&crate::support::shell(line)).is_some())
+        .filter(|line| category_of(line) == Category::Read)
+        .collect()
+}
+
+#[test]
+fn a_value_beyond_ascii_is_no_fault() {
+    for case in corpus_cases() {
+        for value in ["é", "日本", "\u{10ffff}"] {
+            let words = case.line.split(' ');
+            let begun: Vec<String> = words.clone().map(|word| format!("{value}{word}")).collect();
+            let ended: Vec<String> = words.map(|word| format!("{word}{value}")).collect();
+            for line in [
+                begun.join(" "),
+                ended.join(" "),
+                format!("{} {value}", case.line),
+            ] {
+                assert_ne!(explain(&line).assessment.rule, "default.fault", "{line:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_loop_variable_that_is_set_again_is_never_read() {
+    for line in plain_reads() {
+        for looped in [
+            format!("for f in a; do for f in b; do {line}; done; cat -- \"$f\"; done"),
+            format!("for f in a; do while read -r f; do {line}; done; cat -- \"$f\"; done"),
+            format!("for _ in a; do {line}; cat -- \"$_\"; done"),
+        ] {
+            assert!(category_of(&looped) > Category::Read, "{looped:?}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_locale_never_stays_a_read() {
+    for line in plain_reads() {
+        for locale in ["LC_ALL=zh_CN.GBK", "LANG=ja_JP.SJIS", "LC_CTYPE=ko_KR"] {
+            let line = format!("{locale} {line}");
+            assert!(category_of(&line) > Category::Read, "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_of_files_with_a_secret_or_a_computed_operand_never_stays_a_read() {
+    let readers = "cat head tail grep egrep wc sort nl od cut diff cmp strings file sed awk jq";
+    let first = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+    let is_reader = |line: &String| readers.split(' ').any(|reader| reader == first(line));
+    for line in plain_reads().iter().filter(|line| is_reader(line)) {
+        let line = line.split(" -- ").next().unwrap_or_default();
+        if ["--help", "--version"]
+            .iter()
+            .any(|flag| line.contains(flag))
+        {
+            continue;
+        }
+        for operand in [
+            ".env",
+            "config/prod.env",
+            "~/.ssh/id_rsa",
+            "\"$TOKEN\"",
+            "$(touch x)",
+        ] {
+            let line = format!("{line} a {operand}");
+            assert!(category_of(&line) > Category::Read, "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn the_text_of_a_document_for_a_file_is_data_whatever_it_says() {
+    for case in corpus_cases() {
+        let own_end = case.line.lines().any(|line| line.starts_with("END"));
+        if own_end || case.line.contains('\0') || case.line.len() > 4000 {
+            continue;
+        }
+        let line = format!("cat > notes.txt <<'END'\n{}\nEND", case.line);
+        assert_eq!(category_of(&line), Category::Write, "{line:?}");
+    }
+}
