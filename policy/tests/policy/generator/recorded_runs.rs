@@ -114,6 +114,10 @@ fn reason_against(words: &[String], explanation: &Explanation) -> Option<String>
     let program = words.next()?;
     let words: Vec<String> = words.collect();
     let separates_operands = words.iter().any(|word| word == "--");
+    // Behind a wrapper, it is the flags of the inner program that count.
+    let is_wrapper = ["xargs", "timeout", "nice", "command", "env"].contains(&program.as_str());
+    let inner = words.iter().find(|word| has_harmless_flags(word));
+    let harmless = has_harmless_flags(&program) || (is_wrapper && inner.is_some());
     let action = Action::new(Command::Argv {
         command: program.clone(),
         args: words,
@@ -130,7 +134,8 @@ fn reason_against(words: &[String], explanation: &Explanation) -> Option<String>
         // The sandbox keeps the secrets that a pattern matches by chance.
         "path.secret" => expands,
         "path.outside" => changes_directory,
-        "default.arguments" => changes_directory || (expands && has_harmless_flags(&program)),
+        "default.arguments" => changes_directory || (expands && harmless),
+        "default.wrapped" => expands && harmless,
         // The patterns of the rules see flags behind `--` too.
         _ => expands && separates_operands,
     };
