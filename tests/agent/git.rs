@@ -204,7 +204,7 @@ async fn what_a_deletion_loses_is_told_to_those_who_vote() {
                 "deletes `changed` (14 bytes); git has another version of it, not this one, {says}"
             ),
             format!(
-                "deletes `new` (1 bytes); git does not have it, so it cannot be brought back, {says}"
+                "deletes `new` (1 byte); git does not have it, so it cannot be brought back, {says}"
             ),
         ])
     );

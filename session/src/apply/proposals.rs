@@ -515,7 +515,8 @@ fn deletion_note(file: &DeletedFile) -> String {
         GitCopy::None => "git does not have it, so it cannot be brought back",
     };
     let DeletedFile { path, bytes, .. } = file;
-    format!("deletes `{path}` ({bytes} bytes); {kept}, as the agent's machine says")
+    let unit = if *bytes == 1 { "byte" } else { "bytes" };
+    format!("deletes `{path}` ({bytes} {unit}); {kept}, as the agent's machine says")
 }
 
 /// Raises an assessment to the agent's own estimate, which never lowers it.
