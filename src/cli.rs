@@ -19,6 +19,8 @@ mod policy;
 mod rules;
 mod send;
 mod server;
+mod session;
+mod session_settings;
 mod sessions;
 mod tail;
 mod tokens;
@@ -76,8 +78,10 @@ pub(crate) enum CliCommand {
     Output(history::OutputArguments),
     /// Sessions that the link opens; archive or delete one.
     Sessions(sessions::SessionsArguments),
-    /// Make a session.
+    /// Create a session.
     Create(sessions::CreateArguments),
+    /// Print or change the settings of a session, such as how many approvals commands need.
+    Session(session::SessionArguments),
     /// Be a participant: one message a line on standard input and output.
     Connect(connect::ConnectArguments),
 
@@ -128,6 +132,7 @@ pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Output(arguments) => history::output(&arguments),
         CliCommand::Sessions(arguments) => sessions::run(&arguments),
         CliCommand::Create(arguments) => sessions::create(&arguments),
+        CliCommand::Session(arguments) => session::run(&arguments),
         CliCommand::Connect(arguments) => connect::run(arguments),
         CliCommand::Login(arguments) => login::login(&arguments),
         CliCommand::Logout(arguments) => login::logout(&arguments),

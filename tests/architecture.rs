@@ -20,6 +20,7 @@ const PURE_CRATES: &[(&str, &[&str])] = &[
             "serde_json",
             "serde_path_to_error",
             "sha2",
+            "strsim",
             "strum",
             "thiserror",
             "ts-rs",

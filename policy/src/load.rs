@@ -1,5 +1,6 @@
 //! Loads rule files: those embedded in the binary, and one that a user adds.
 
+use pvp_protocol::suggestion::suggest_in;
 use pvp_protocol::{Category, Digest};
 use sha2::{Digest as _, Sha256};
 use toml::Spanned;
@@ -72,7 +73,7 @@ pub(crate) fn add_file(
 ) -> Result<(), PolicyError> {
     let file: RuleFile = toml::from_str(source.text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        source.error(at, error.message())
+        source.error(at, suggest_in(error.message()))
     })?;
     for data in file.rule {
         add_command_rule(table, source, data, origin)?;

@@ -354,6 +354,11 @@ shell_exec?: ShellExecMode,
  */
 four_eyes?: boolean,
 /**
+ * People may approve their own commands, for a session with one person in it. An agent's
+ * commands still need somebody else, because agents do not vote.
+ */
+solo?: boolean,
+/**
  * Where more than one approval is needed, do not count that of a participant whom another
  * counted approver or the owner of the proposal invited during the session.
  */
@@ -444,7 +449,12 @@ export type CreateSessionRequest = {
 /**
  * The session's id; generated if not given.
  */
-session?: SessionId, name?: string, config: SessionConfig, };
+session?: SessionId, name?: string,
+/**
+ * Its configuration; fields that are not given have their defaults, unknown ones are
+ * refused.
+ */
+config: SessionConfig, };
 
 export type CreatedSession = { session: SessionId, seq: number, };
 
@@ -1497,6 +1507,11 @@ shell_exec: ShellExecMode,
  * Whoever amends a command may not vote on it.
  */
 four_eyes: boolean,
+/**
+ * People may approve their own commands, for a session with one person in it. An agent's
+ * commands still need somebody else, because agents do not vote.
+ */
+solo: boolean,
 /**
  * Where more than one approval is needed, do not count that of a participant whom another
  * counted approver or the owner of the proposal invited during the session.

@@ -121,7 +121,10 @@ wire_structs! {
         pub session: Option<SessionId>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
-        #[serde(default)]
+        /// Its configuration; fields that are not given have their defaults, unknown ones are
+        /// refused.
+        #[serde(default, deserialize_with = "crate::config::parse_strictly")]
+        #[cfg_attr(feature = "generate", schemars(with = "SessionConfig"))]
         pub config: SessionConfig,
     }
 

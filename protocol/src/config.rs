@@ -1,6 +1,9 @@
 //! A session's configuration: the fields of the published protocol and this server's extensions.
 
-use crate::{Category, ExtraFields, Limits, QuorumRule, SandboxProfile, ToolCategory};
+use serde_json::Value;
+
+use crate::suggestion::{suggest_in, unknown_name};
+use crate::{Category, ExtraFields, JsonObject, Limits, QuorumRule, SandboxProfile, ToolCategory};
 
 wire_enums! {
     /// The order in which messages are delivered. The server always gives a total order.
@@ -87,7 +90,20 @@ macro_rules! session_config {
             }
         }
 
+        impl ConfigChanges {
+            /// Adds other changes, which override these.
+            pub fn merge(&mut self, other: ConfigChanges) {
+                $(if other.$field.is_some() {
+                    self.$field = other.$field;
+                })*
+                self.extra.extend(other.extra);
+            }
+        }
+
         impl SessionConfig {
+            /// The names of all fields.
+            pub const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
+
             /// This configuration with the changes applied.
             pub fn with_changes(mut self, changes: &ConfigChanges) -> Self {
                 $(if let Some(value) = &changes.$field {
@@ -129,6 +145,9 @@ session_config! {
     shell_exec: ShellExecMode = ShellExecMode::Direct;
     /// Whoever amends a command may not vote on it.
     four_eyes: bool = false;
+    /// People may approve their own commands, for a session with one person in it. An agent's
+    /// commands still need somebody else, because agents do not vote.
+    solo: bool = false;
     /// Where more than one approval is needed, do not count that of a participant whom another
     /// counted approver or the owner of the proposal invited during the session.
     quorum_independent: bool = true;
@@ -202,6 +221,13 @@ impl SessionConfig {
                 .as_ref()
                 .map_or(Ok(()), |quorum| check_quorum(name, quorum))?;
         }
+        if self.solo && self.four_eyes {
+            return Err(
+                "`solo` lets people approve their own commands, and `four_eyes` forbids it; set \
+                 one of them"
+                    .to_owned(),
+            );
+        }
         match self.profile {
             SandboxProfile::None | SandboxProfile::Workspace => Ok(()),
             SandboxProfile::Read | SandboxProfile::ReadNet => {
@@ -209,6 +235,88 @@ impl SessionConfig {
             }
         }
     }
+}
+
+/// Refuses fields that no configuration has, in a configuration or in changes to one. A typing error
+/// in the name of a quorum would otherwise mean that there is none.
+///
+/// Logs and servers are read without this check, because they may come from a later version.
+pub fn check_config_fields(config: &JsonObject) -> Result<(), String> {
+    for (name, value) in config {
+        if !SessionConfig::FIELDS.contains(&name.as_str()) {
+            return Err(unknown_name("session setting", name, SessionConfig::FIELDS));
+        }
+        match name.as_str() {
+            "default_gate_quorum" => check_quorum_fields(name, value)?,
+            "quorum_by_category" => check_quorums(name, value)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_quorums(name: &str, quorums: &Value) -> Result<(), String> {
+    const CATEGORIES: &[&str] = &["write", "destructive"];
+    for (category, quorum) in quorums.as_object().into_iter().flatten() {
+        if !CATEGORIES.contains(&category.as_str()) {
+            let problem = unknown_name("category with a quorum", category, CATEGORIES);
+            return Err(format!("`{name}`: {problem}"));
+        }
+        check_quorum_fields(&format!("{name}.{category}"), quorum)?;
+    }
+    Ok(())
+}
+
+/// Checks the names in a quorum rule; its values are checked when it is parsed.
+fn check_quorum_fields(name: &str, quorum: &Value) -> Result<(), String> {
+    // Where a quorum may be left out, it may be null.
+    if quorum.is_null() {
+        return Ok(());
+    }
+    let Some(fields) = quorum.as_object() else {
+        return Err(format!(
+            "`{name}` is {quorum}; write a quorum as {}",
+            QuorumRule::EXAMPLE
+        ));
+    };
+    let kind = fields.get("type").and_then(Value::as_str);
+    let known: &[&str] = match kind {
+        Some("any") => &["type", "count"],
+        Some("role") => &["type", "role", "count"],
+        Some("specific") => &["type", "participants"],
+        Some("all" | "majority") => &["type"],
+        Some(other) => {
+            let kinds = ["any", "all", "role", "specific", "majority"];
+            let problem = unknown_name("type of quorum", other, &kinds);
+            return Err(format!("`{name}`: {problem}"));
+        }
+        None => {
+            return Err(format!(
+                "`{name}`: missing field `type`; write a quorum as {}",
+                QuorumRule::EXAMPLE
+            ));
+        }
+    };
+    match fields.keys().find(|field| !known.contains(&field.as_str())) {
+        Some(unknown) => {
+            let problem = unknown_name("field in this type of quorum", unknown, known);
+            Err(format!("`{name}`: {problem}"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Parses a configuration from a client, which must not have unknown fields.
+pub(crate) fn parse_strictly<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<SessionConfig, D::Error> {
+    use serde::de::{Deserialize, Error};
+    let fields = JsonObject::deserialize(deserializer)?;
+    check_config_fields(&fields).map_err(D::Error::custom)?;
+    serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| {
+        let problem = suggest_in(&error.inner().to_string());
+        D::Error::custom(format!("`{}`: {problem}", error.path()))
+    })
 }
 
 impl GateTimeoutAction {
@@ -259,6 +367,77 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_field_is_refused_with_the_nearest_known_one() {
+        let problem = |config: Value| {
+            let fields = config.as_object().expect("an object").clone();
+            check_config_fields(&fields).expect_err("it has an unknown field")
+        };
+        let any = json!({"type": "any", "count": 2});
+        for (config, expected) in [
+            (
+                json!({"default_gate_quorm": any}),
+                "there is no session setting `default_gate_quorm`; did you mean `default_gate_quorum`?",
+            ),
+            (
+                json!({"quorum": 2}),
+                "there is no session setting `quorum`; did you mean `default_gate_quorum`?",
+            ),
+            (
+                json!({"default_gate_quorum": 2}),
+                "`default_gate_quorum` is 2; write a quorum as {\"type\": \"any\", \"count\": 2}",
+            ),
+            (
+                json!({"default_gate_quorum": {"count": 2}}),
+                "`default_gate_quorum`: missing field `type`; write a quorum as {\"type\": \"any\", \"count\": 2}",
+            ),
+            (
+                json!({"default_gate_quorum": {"type": "anny", "count": 2}}),
+                "`default_gate_quorum`: there is no type of quorum `anny`; did you mean `any`?",
+            ),
+            (
+                json!({"default_gate_quorum": {"type": "any", "counts": 2}}),
+                "`default_gate_quorum`: there is no field in this type of quorum `counts`; did you mean `count`?",
+            ),
+            (
+                json!({"quorum_by_category": {"destructiv": any}}),
+                "`quorum_by_category`: there is no category with a quorum `destructiv`; did you mean `destructive`?",
+            ),
+            (
+                json!({"quorum_by_category": {"write": {"type": "role", "rolle": "admin", "count": 1}}}),
+                "`quorum_by_category.write`: there is no field in this type of quorum `rolle`; did you mean `role`?",
+            ),
+        ] {
+            assert_eq!(problem(config), expected);
+        }
+    }
+
+    #[test]
+    fn every_field_of_a_configuration_is_known() {
+        let mut config = SessionConfig::default();
+        config.quorum_by_category.write = Some(QuorumRule::Majority);
+        let Ok(Value::Object(fields)) = serde_json::to_value(&config) else {
+            panic!("a configuration is an object");
+        };
+        assert_eq!(check_config_fields(&fields), Ok(()));
+        assert_eq!(fields.len(), SessionConfig::FIELDS.len());
+        for quorum in [
+            QuorumRule::Any { count: 1 },
+            QuorumRule::All,
+            QuorumRule::Role {
+                role: crate::Role::Admin,
+                count: 1,
+            },
+            QuorumRule::Specific {
+                participants: Vec::new(),
+            },
+            QuorumRule::Majority,
+        ] {
+            let quorum = serde_json::to_value(quorum).expect("plain data");
+            assert_eq!(check_quorum_fields("q", &quorum), Ok(()));
+        }
+    }
+
+    #[test]
     fn an_error_names_the_invalid_field_and_its_range() {
         let bad = |changes: serde_json::Value| {
             let changes: ConfigChanges = serde_json::from_value(changes).unwrap();
@@ -281,5 +460,6 @@ mod tests {
                 .contains("write")
         );
         assert!(bad(json!({"profile": "read"})).contains("profile"));
+        assert!(bad(json!({"solo": true, "four_eyes": true})).contains("four_eyes"));
     }
 }

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::suggestion::suggest_in;
 use crate::{
-    ClientMessage, ForkId, Limits, MessageId, ParticipantId, Refusal, ServerMessage, SessionId,
-    Timestamp, VERSION, WireMessage, json_depth,
+    ClientMessage, ForkId, JsonObject, Limits, MessageId, ParticipantId, Refusal, ServerMessage,
+    SessionId, Timestamp, VERSION, WireMessage, check_config_fields, json_depth,
 };
 
 /// Who a message is from.
@@ -149,7 +151,11 @@ pub fn parse_client_message(
 ) -> Result<(EnvelopeHeader, ClientMessage), MessageParseError> {
     let raw = parse_raw_envelope(text, limits)?;
     let kind = raw.kind.clone();
-    let message = match ClientMessage::parse_payload(&kind, raw.payload.get()) {
+    let parsed = match check_settings(&kind, raw.payload.get()) {
+        Ok(()) => ClientMessage::parse_payload(&kind, raw.payload.get()),
+        Err(problem) => Some(Err(problem)),
+    };
+    let message = match parsed {
         Some(Ok(message)) => message,
         Some(Err(error)) => {
             let problem = format!("`{kind}`: {error}");
@@ -178,6 +184,22 @@ pub fn parse_client_message(
         });
     }
     Ok((raw.into_header(), message))
+}
+
+/// Refuses unknown session settings in the messages that have settings. What is wrong with their
+/// form otherwise is found when the message is parsed.
+fn check_settings(kind: &str, payload: &str) -> Result<(), String> {
+    let field = match kind {
+        "session.create" => "config",
+        "session.config_update" => "changes",
+        _ => return Ok(()),
+    };
+    let payload: Result<JsonObject, _> = serde_json::from_str(payload);
+    let settings = payload.ok().and_then(|mut payload| payload.remove(field));
+    match settings {
+        Some(Value::Object(settings)) => check_config_fields(&settings),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Parses a server's message; `None` if this version does not know its type.
@@ -248,6 +270,7 @@ fn parse_id_only(text: &str) -> Option<MessageId> {
 pub(crate) fn parse_error_text(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
+    let text = suggest_in(text);
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 

@@ -8,6 +8,7 @@ mod wire;
 pub mod api;
 pub mod hex;
 pub mod payload;
+pub mod suggestion;
 pub mod token_text;
 
 mod action;
@@ -30,7 +31,7 @@ pub use action::{Action, ActionError, BoundFile, Command, RunMode};
 pub use assessment::{Assessment, Category, PartAssessment, Risk, SandboxProfile, ToolCategory};
 pub use config::{
     ConfigChanges, GateTimeoutAction, OrderingMode, ParticipantTimeoutAction, QuorumByCategory,
-    SessionConfig, ShellExecMode,
+    SessionConfig, ShellExecMode, check_config_fields,
 };
 pub use digest::{Digest, DigestError};
 pub use envelope::{

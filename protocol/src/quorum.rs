@@ -7,7 +7,11 @@ use crate::{ParticipantId, Role};
 /// The rule that decides a gate.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    expecting = "a quorum such as {\"type\": \"any\", \"count\": 2}"
+)]
 pub enum QuorumRule {
     /// `count` approvals from anyone who may approve.
     Any { count: u32 },
@@ -22,6 +26,9 @@ pub enum QuorumRule {
 }
 
 impl QuorumRule {
+    /// How a rule is written, for errors.
+    pub const EXAMPLE: &'static str = r#"{"type": "any", "count": 2}"#;
+
     /// Refuses a rule that would pass without an approval, or that names someone twice.
     pub fn validate(&self) -> Result<(), String> {
         match self {
@@ -51,6 +58,10 @@ impl std::fmt::Display for QuorumRule {
             QuorumRule::Any { count: 1 } => f.write_str("one approval"),
             QuorumRule::Any { count } => write!(f, "{count} approvals"),
             QuorumRule::All => f.write_str("everyone who may approve"),
+            QuorumRule::Role {
+                role: role @ (Role::Admin | Role::Approver | Role::Adversary | Role::Observer),
+                count: 1,
+            } => write!(f, "one approval by an {role}"),
             QuorumRule::Role { role, count: 1 } => write!(f, "one approval by a {role}"),
             QuorumRule::Role { role, count } => write!(f, "{count} approvals by {role}s"),
             QuorumRule::Specific { participants } => {

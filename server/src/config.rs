@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use pvp_protocol::suggestion::unknown_name;
 use pvp_protocol::{ExecutionLimits, Limits};
 use pvp_session::SessionSettings;
 use toml::{Spanned, Value};
@@ -18,12 +19,8 @@ pub enum ConfigError {
         found: String,
         allowed: String,
     },
-    #[error("{location}: there is no setting `{key}`; the settings are {known}")]
-    Unknown {
-        location: String,
-        key: String,
-        known: String,
-    },
+    #[error("{location}: {problem}")]
+    Unknown { location: String, problem: String },
     #[error("{location}: {problem}")]
     Syntax { location: String, problem: String },
     #[error("{0}")]
@@ -150,8 +147,7 @@ macro_rules! settings {
                     })*
                     _ => Err(ConfigError::Unknown {
                         location: location.to_owned(),
-                        key: key.to_owned(),
-                        known: Self::KEYS.join(", "),
+                        problem: unknown_name("setting", key, Self::KEYS),
                     }),
                 }
             }
@@ -290,7 +286,11 @@ impl ServerConfig {
         Ok(config)
     }
 
+    /// Reads TOML, or JSON if the text begins like JSON.
     fn read_file(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
+        if text.trim_start().starts_with('{') {
+            return self.read_json(name, text);
+        }
         let line = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
         let settings: BTreeMap<String, Spanned<Value>> =
             toml::from_str(text).map_err(|error| ConfigError::Syntax {
@@ -300,6 +300,18 @@ impl ServerConfig {
         for (key, value) in settings {
             let location = format!("{name}:{}", line(value.span().start));
             self.set(&location, &key, value.get_ref())?;
+        }
+        Ok(())
+    }
+
+    fn read_json(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
+        let settings: BTreeMap<String, Value> =
+            serde_json::from_str(text).map_err(|error| ConfigError::Syntax {
+                location: name.to_owned(),
+                problem: error.to_string(),
+            })?;
+        for (key, value) in settings {
+            self.set(name, &key, &value)?;
         }
         Ok(())
     }
@@ -403,11 +415,26 @@ mod tests {
             "--public-url: `public_url` is \"ftp://x\"; use an address that begins with http:// or https://"
         );
         assert!(error(load("a = 1\nb = \n", &[], &[])).starts_with("pvp.toml:2: "));
-        assert!(
-            error(load("open_gate = 1", &[], &[]))
-                .starts_with("pvp.toml:1: there is no setting `open_gate`")
-        );
+        assert!(error(load("open_gate = 1", &[], &[])).starts_with(
+            "pvp.toml:1: there is no setting `open_gate`; did you mean `open_gates`?"
+        ));
         assert!(error(load("open = \"perhaps\"", &[], &[])).contains("true or false"));
+    }
+
+    #[test]
+    fn settings_may_be_json_too() {
+        let config = load(r#" {"open_gates": 7, "open": true}"#, &[], &[]).unwrap();
+        assert_eq!((config.open_gates, config.open), (7, true));
+        let error = |text: &str| load(text, &[], &[]).unwrap_err().to_string();
+        assert_eq!(
+            error(r#"{"open_gate": 7}"#),
+            "pvp.toml: there is no setting `open_gate`; did you mean `open_gates`?"
+        );
+        assert_eq!(
+            error(r#"{"open_gates": 0}"#),
+            "pvp.toml: `open_gates` is 0; use 1 to 10000"
+        );
+        assert!(error("{").starts_with("pvp.toml: "));
     }
 
     #[test]

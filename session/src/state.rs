@@ -319,8 +319,8 @@ impl Session {
             {
                 approvers.invited_by.insert(id.clone(), inviter.clone());
             }
-            let is_proposer_or_editor =
-                id == proposer || (four_eyes && gate.amended_by.as_ref() == Some(id));
+            let is_proposer_or_editor = (id == proposer && !self.config.solo)
+                || (four_eyes && gate.amended_by.as_ref() == Some(id));
             let needs_admin = gate.escalated && !member.has_role(Role::Admin);
             if is_proposer_or_editor || needs_admin || !member.may_vote() {
                 continue;

@@ -77,9 +77,10 @@ pub(crate) struct ServerArguments {
     /// Rules of your own on top of the built-in ones; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     policy: Option<String>,
-    /// Settings, as TOML
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    /// Settings of the server: a TOML file, or JSON such as '{"open_gates": 50}'; see
+    /// docs/operations.md
+    #[arg(long, value_name = "FILE|JSON")]
+    config: Option<String>,
     /// Print one JSON line when it listens: listen, admin_link, data
     #[arg(long)]
     pub(super) json: bool,
@@ -178,10 +179,13 @@ fn record_data(data: &Path) {
 fn load_config(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
     let file = match &arguments.config {
         None => None,
+        Some(json) if json.trim_start().starts_with('{') => {
+            Some(("--config".to_owned(), json.clone()))
+        }
         Some(path) => {
             let text = std::fs::read_to_string(path)
-                .with_context(|| format!("reading the settings in {}", path.display()))?;
-            Some((path.display().to_string(), text))
+                .with_context(|| format!("reading the settings in {path}"))?;
+            Some((path.clone(), text))
         }
     };
     let mut flags = Vec::new();

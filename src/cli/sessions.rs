@@ -9,11 +9,12 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use pvp_client::ApiClient;
+use pvp_protocol::SessionId;
 use pvp_protocol::api::{CreateSessionRequest, SessionListItem};
-use pvp_protocol::{SessionConfig, SessionId};
 use pvp_server::store::audit::verify_export;
 
 use super::links::LinkArguments;
+use super::session_settings::SettingsArguments;
 use super::{print_json, print_line};
 
 #[derive(Args)]
@@ -79,8 +80,10 @@ pub(crate) struct CreateArguments {
     /// What people call it
     #[arg(long)]
     name: Option<String>,
-    /// Its configuration, as JSON: the fields of `session.create`
-    #[arg(long, value_name = "JSON")]
+    #[command(flatten)]
+    settings: SettingsArguments,
+    /// Other settings: a TOML file, or JSON such as '{"gate_timeout_seconds": 600}'
+    #[arg(long, value_name = "FILE|JSON")]
     config: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -197,10 +200,8 @@ fn summary_line(session: &SessionListItem) -> String {
 
 pub(crate) fn create(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api_client()?;
-    let config = match &arguments.config {
-        None => SessionConfig::default(),
-        Some(text) => serde_json::from_str(text).context("--config")?,
-    };
+    let config = arguments.settings.config(arguments.config.as_deref());
+    let config = config.context("--config")?;
     let new = CreateSessionRequest {
         session: arguments.id.clone(),
         name: arguments.name.clone(),
@@ -210,7 +211,7 @@ pub(crate) fn create(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         print_json(serde_json::to_string(&created)?)?;
     } else {
-        print_line(format!("made {}", created.session))?;
+        print_line(format!("created {}", created.session))?;
     }
     Ok(ExitCode::SUCCESS)
 }

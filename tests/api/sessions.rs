@@ -165,7 +165,19 @@ async fn a_session_is_created_as_requested() {
         ),
         (
             json!({ "config": { "max_participants": "many" } }),
-            "config.max_participants: invalid type",
+            "config: `max_participants`: invalid type",
+        ),
+        (
+            json!({ "config": { "default_gate_quorm": { "type": "any", "count": 2 } } }),
+            "there is no session setting `default_gate_quorm`; did you mean `default_gate_quorum`?",
+        ),
+        (
+            json!({ "config": { "quorum": 2 } }),
+            "there is no session setting `quorum`; did you mean `default_gate_quorum`?",
+        ),
+        (
+            json!({ "confg": {} }),
+            "unknown field `confg`; did you mean `config`?",
         ),
         (json!({ "config": [] }), "config: invalid type"),
         (

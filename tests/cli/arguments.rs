@@ -90,7 +90,7 @@ fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
         ),
         (
             "open_gate = 1\n",
-            "pvp.toml:1: there is no setting `open_gate`; the settings are listen, data",
+            "pvp.toml:1: there is no setting `open_gate`; did you mean `open_gates`?\n",
         ),
         ("open_gates = \n", "pvp.toml:1: "),
     ] {

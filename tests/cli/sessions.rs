@@ -21,7 +21,7 @@ async fn sessions_are_made_and_listed_until_they_end() {
     );
     let config = r#"{"default_gate_quorum":{"type":"any","count":2}}"#;
     let create = ["create", "owl", "--name", "Blue owl", "--config", config];
-    assert_eq!(cli.run_ok(&create).await, "made owl\n");
+    assert_eq!(cli.run_ok(&create).await, "created owl\n");
     let created = &server.entries("owl")[0]["payload"];
     assert_eq!(created["name"], "Blue owl");
     assert_eq!(
@@ -83,9 +83,20 @@ async fn a_session_that_cannot_be_made_is_refused_and_nothing_is_made() {
         ),
         (
             &["create", "cat", "--config", "{"],
-            "pvp: --config: EOF while parsing an object at line 1 column 1\n",
+            "pvp: --config: this is not a JSON object: EOF while parsing",
         ),
-        (&["create", "cat", "--config", "[]"], "pvp: --config: "),
+        (
+            &["create", "cat", "--config", "[]"],
+            "pvp: --config: reading []; give a TOML file, or JSON in quotes",
+        ),
+        (
+            &["create", "cat", "--config", r#"{"quorum":2}"#],
+            "pvp: --config: there is no session setting `quorum`; did you mean `default_gate_quorum`?\n",
+        ),
+        (
+            &["create", "cat", "--approvals", "destructiv=2"],
+            "error: invalid value 'destructiv=2' for '--approvals <N>': there is no kind of command `destructiv`; did you mean `destructive`?",
+        ),
         (
             &["create", "cat", "--config", r#"{"max_participants":"x"}"#],
             "pvp: --config: ",
@@ -277,4 +288,91 @@ async fn only_admins_invite_and_a_refused_invitation_creates_no_token() {
         );
     }
     assert_eq!(tokens(), before);
+}
+
+#[tokio::test]
+async fn the_number_of_approvals_is_a_flag_and_can_be_changed_by_an_admin() {
+    let server = TestServer::start(&[]).await;
+    let cli = admin_cli(&server).await;
+    let create = [
+        "create",
+        "owl",
+        "--approvals",
+        "2,destructive=3",
+        "--approvers",
+        "role:approver",
+    ];
+    cli.run_ok(&create).await;
+    let show = ["session", "show", "--session", "owl"];
+    let shown = cli.run_ok(&show).await;
+    assert!(shown.starts_with("# session owl\n"), "{shown}");
+    for line in [
+        "default_gate_quorum = { count = 2, role = \"approver\", type = \"role\" }  # 2 approvals by approvers",
+        "quorum_by_category = { destructive = { count = 3, role = \"approver\", type = \"role\" } }  # destructive: 3 approvals by approvers",
+        "gate_timeout_seconds = 300",
+        "solo = false",
+    ] {
+        assert!(shown.lines().any(|one| one == line), "{line}: {shown}");
+    }
+    // What is printed can be given back.
+    let file = cli.workdir().join("session.toml");
+    std::fs::write(&file, &shown).unwrap();
+    cli.run_ok(&["create", "elk", "--config", "session.toml"])
+        .await;
+    let again = cli.run_ok(&["session", "show", "--session", "elk"]).await;
+    assert_eq!(again.replace("# session elk", "# session owl"), shown);
+
+    let set = ["session", "set", "--session", "owl", "--approvals", "1"];
+    let more = ["gate_timeout_seconds=60", "solo=true", "--json"];
+    let after = cli.run_json(&[&set[..], &more].concat()).await;
+    assert_eq!(
+        after["default_gate_quorum"],
+        json!({"type": "any", "count": 1})
+    );
+    assert_eq!(after["quorum_by_category"], json!({}));
+    assert_eq!(after["gate_timeout_seconds"], 60);
+    assert_eq!(after["solo"], true);
+    let entries = server.entries("owl");
+    assert_eq!(entries.last().unwrap()["type"], "session.config_update");
+}
+
+#[tokio::test]
+async fn settings_that_are_not_understood_or_not_allowed_change_nothing() {
+    let server = TestServer::start(&[]).await;
+    let cli = admin_cli(&server).await;
+    cli.run_ok(&["create", "owl"]).await;
+    let before = server.entries("owl");
+    for (arguments, said) in [
+        (
+            &["quorm=2"][..],
+            "pvp: there is no session setting `quorm`; did you mean `default_gate_quorum`?\n",
+        ),
+        (
+            &["gate_timeout_seconds=soon"],
+            "pvp: `gate_timeout_seconds` is \"soon\": invalid type",
+        ),
+        (&["solo=true", "four_eyes=true"], "pvp: `solo` lets people"),
+        (&[], "pvp: there is nothing to change"),
+        (
+            &["--config", r#"{"sol":true}"#],
+            "pvp: there is no session setting `sol`",
+        ),
+    ] {
+        let set = ["session", "set", "--session", "owl"];
+        let complaint = cli.run_refused(&[&set[..], arguments].concat()).await;
+        assert!(complaint.starts_with(said), "{arguments:?}: {complaint}");
+    }
+    let driver = server.invite("dan", &["driver", "approver"], &[]);
+    let driver = CliEnv::logged_in(&server.link(&driver, Some("owl"))).await;
+    let complaint = driver.run_refused(&["session", "set", "solo=true"]).await;
+    assert!(
+        complaint.starts_with("pvp: only an admin may change the settings of owl; "),
+        "{complaint}"
+    );
+    let after = server.entries("owl");
+    let updates = |entries: &[Value]| {
+        let update = |entry: &&Value| entry["type"] == "session.config_update";
+        entries.iter().filter(update).count()
+    };
+    assert_eq!(updates(&after), updates(&before));
 }

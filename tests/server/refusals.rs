@@ -1125,6 +1125,10 @@ async fn an_invalid_configuration_is_refused_by_field() {
             json!({ "profile": "read" }),
             "`profile` for approved commands is `none` or `workspace`",
         ),
+        (
+            json!({ "solo": true, "four_eyes": true }),
+            "`solo` lets people approve their own commands, and `four_eyes` forbids it; set one of them",
+        ),
     ] {
         let create = json!({ "config": config });
         observer
@@ -1147,6 +1151,40 @@ async fn an_invalid_configuration_is_refused_by_field() {
             )
             .await;
     }
+    // An unknown setting is refused, in whatever place it stands.
+    let any = json!({ "type": "any", "count": 2 });
+    for (config, sentence) in [
+        (
+            json!({ "default_gate_quorm": any }),
+            "there is no session setting `default_gate_quorm`; did you mean `default_gate_quorum`?",
+        ),
+        (
+            json!({ "quorum_by_category": { "destructiv": any } }),
+            "`quorum_by_category`: there is no category with a quorum `destructiv`; did you mean `destructive`?",
+        ),
+    ] {
+        let create = json!({ "config": config, "changes": {} });
+        let sentence_of = |kind: &str| format!("`{kind}`: {sentence}");
+        observer
+            .expect_refused(
+                &mut outside,
+                "session.create",
+                create,
+                INVALID_MESSAGE,
+                &sentence_of("session.create"),
+            )
+            .await;
+        let update = json!({ "changes": config, "config": {}, "reason": "r" });
+        observer
+            .expect_refused(
+                &mut inside,
+                "session.config_update",
+                update,
+                INVALID_MESSAGE,
+                &sentence_of("session.config_update"),
+            )
+            .await;
+    }
     // A value of the wrong type is reported too, by its field or by what is allowed.
     for (config, part) in [
         (json!({ "heartbeat_interval_seconds": -1 }), "integer `-1`"),
@@ -1157,7 +1195,7 @@ async fn an_invalid_configuration_is_refused_by_field() {
         ),
         (
             json!({ "default_gate_quorum": { "type": "some" } }),
-            "unknown variant `some`",
+            "there is no type of quorum `some`",
         ),
         (
             json!({ "quorum_by_category": { "write": { "type": "specific", "participants": [] } } }),

@@ -322,12 +322,14 @@ impl DecisionBuilder<'_> {
         (seconds > 0).then(|| self.at.plus_seconds(seconds))
     }
 
-    /// Who could approve a proposal of this participant at this time.
+    /// Who could approve a proposal of this participant at this time. In a solo session that may be
+    /// the participant; an agent has no vote there either.
     pub(super) fn electorate(&self, proposer: &ParticipantId) -> Vec<ParticipantId> {
+        let solo = self.session.config.solo;
         self.session
             .members
             .iter()
-            .filter(|(id, member)| *id != proposer && member.may_vote())
+            .filter(|(id, member)| (solo || *id != proposer) && member.may_vote())
             .map(|(id, _)| id.clone())
             .collect()
     }

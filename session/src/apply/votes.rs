@@ -131,7 +131,7 @@ impl DecisionBuilder<'_> {
     /// The proposal that a ballot is for, if this voter may vote on it.
     fn check_may_vote(&self, by: &ParticipantId, ballot: &Ballot) -> Result<MessageId, Refusal> {
         let (proposal, gate) = self.find_open_gate(&ballot.gate)?;
-        if proposal.proposer == *by {
+        if proposal.proposer == *by && !self.session.config.solo {
             return Err(Refusal::OwnProposal);
         }
         if self.session.config.four_eyes && gate.amended_by.as_ref() == Some(by) {

@@ -114,6 +114,7 @@ fn configuration(a: u16, b: u16, c: u16) -> Value {
         "on_participant_timeout": pick(&["wait", "skip", "pause_session"], b / 3),
         "shell_exec": pick(&["direct", "direct_all", "gated", "off"], b / 9),
         "four_eyes": one_in(2, c),
+        "solo": !one_in(2, c) && one_in(3, a),
         "trust_reads": one_in(3, c),
         "try_unknown": one_in(2, a),
         "gate_timeout_seconds": if one_in(5, c) { 0 } else { 60 },

@@ -867,3 +867,32 @@ fn a_vote_on_the_first_version_does_not_count_for_the_second() {
         &["12 ann gate.approve p1", "= accepted 12"],
     );
 }
+
+#[test]
+fn in_a_solo_session_people_approve_their_own_commands_and_agents_still_do_not_vote() {
+    let mut fixture = SessionFixture::team(json!({"solo": true}));
+    fixture.sends_with_id("s1", "ann", "shell.exec", json!({"command": "rm -rf x"}));
+    let approval = json!({"gate": "s1", "approver": "ann", "digest": fixture.digest("s1")});
+    let lines = fixture.sends("ann", "gate.approve", approval);
+    assert!(lines[1].contains("gate.resolve s1 approved by quorum approvals=[ann]"));
+    assert!(lines[2].contains("tool.execute s1 `rm -rf x` on bot cleared_by=quorum"));
+    fixture.proposes("p1", "make");
+    let own = json!({"gate": "p1", "approver": "bot"});
+    assert_refusal(
+        fixture.refused("bot", "gate.approve", own),
+        "Unauthorized: agents do not vote; a person has to decide",
+    );
+}
+
+#[test]
+fn the_vote_of_an_owner_stops_counting_when_the_session_is_no_longer_solo() {
+    let mut fixture = SessionFixture::team(json!({
+        "solo": true, "default_gate_quorum": {"type": "any", "count": 2},
+    }));
+    fixture.sends_with_id("s1", "ann", "shell.exec", json!({"command": "rm -rf x"}));
+    fixture.approves("ann", "s1");
+    fixture.configures(json!({"solo": false}));
+    assert_eq!(fixture.approves("bob", "s1").len(), 2, "one of two counts");
+    let granted = fixture.approves("cat", "s1");
+    assert!(granted[1].contains("approvals=[bob,cat]"), "{granted:?}");
+}

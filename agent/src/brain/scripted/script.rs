@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use pvp_protocol::suggestion::suggest_in;
 use pvp_protocol::{Category, RunMode};
 use serde::Deserialize;
 use serde_json::json;
@@ -100,7 +101,7 @@ pub(super) fn from_toml(name: &str, text: &str) -> Result<Vec<ScriptStep>, Scrip
     let script: ScriptFile = toml::from_str(text).map_err(|error| ScriptError {
         file: name.to_owned(),
         line: line_of(error.span()),
-        problem: error.message().to_owned(),
+        problem: suggest_in(error.message()),
     })?;
     let read = |raw: Spanned<RawStep>| {
         let line = line_of(Some(raw.span()));
