@@ -242,13 +242,71 @@ async fn pvp_exec_waits_at_a_gate_and_reports_a_rejection() {
     let mut process = cli.spawn(&["exec", "touch made"]);
     let (open, line) = next_gate(&mut ann).await;
     assert_eq!(line, "touch made");
-    assert_eq!(
-        process.next_stderr_line().await,
-        "pvp: it waits for one approval"
+    let notice = process.next_stderr_line().await;
+    assert!(
+        notice.starts_with("pvp: waiting for one approval (ann"),
+        "{notice}"
     );
     reject(&mut ann, &open, "not here").await;
     let ended = process.ended().await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.err.contains("it did not run: not here"), "{ended:?}");
+    assert!(ended.err.contains("the command did not run: not here"), "{ended:?}");
     assert!(!agent_process.workspace().join("made").exists());
+}
+
+/// The last resolution of a gate in the session's log.
+fn last_resolution(server: &TestServer) -> serde_json::Value {
+    let entries = server.entries("owl");
+    let mut resolutions = entries.iter().rev();
+    let resolution = resolutions.find(|entry| entry["type"] == "gate.resolve");
+    resolution.expect("a gate was resolved")["payload"].clone()
+}
+
+#[tokio::test]
+async fn pvp_exec_says_that_nobody_can_approve_and_ctrl_c_withdraws_the_command() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
+    let dee = server.invite("dee", &["driver", "approver"], &[]);
+    let cli = CliEnv::logged_in(&server.link(&dee, Some("owl"))).await;
+    ann.send("session.leave", json!({})).await;
+    ann.wait_closed().await;
+    for signal in ["INT", "TERM", "HUP"] {
+        let mut process = cli.spawn(&["exec", "rm -rf ."]);
+        let notice = process.next_stderr_line().await;
+        for part in [
+            "waiting for one approval, but nobody in this session can give it",
+            "pvp invite --name NAME --role approver",
+            "Ctrl-C",
+            "pvp cancel ",
+            "pvp session set solo=true",
+        ] {
+            assert!(notice.contains(part), "{part}: {notice}");
+        }
+        process.signal(signal);
+        let ended = process.ended().await;
+        assert_eq!(ended.code, Some(130), "{ended:?}");
+        assert!(ended.err.contains("the command did not run"), "{ended:?}");
+        let resolution = last_resolution(&server);
+        assert_eq!(resolution["outcome"], "cancelled");
+        assert_eq!(resolution["reason"], "withdrawn by its author");
+    }
+    assert!(agent_process.workspace().exists());
+    let sessions = cli.run_json(&["gates", "--json"]).await;
+    assert_eq!(sessions["gates"], json!([]));
+}
+
+#[tokio::test]
+async fn ctrl_c_stops_a_command_of_ones_own_that_runs() {
+    let (server, _ann) = start_session(json!({ "shell_exec": "direct_all" })).await;
+    let _agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
+    let dee = server.invite("dee", &["driver", "approver"], &[]);
+    let cli = CliEnv::logged_in(&server.link(&dee, Some("owl"))).await;
+    let mut process = cli.spawn(&["exec", "echo begun; exec sleep 1000"]);
+    assert_eq!(process.next_line().await, "begun");
+    process.signal("INT");
+    let ended = process.ended().await;
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    let entries = server.entries("owl");
+    let result = entries.iter().find(|entry| entry["type"] == "tool.result");
+    assert_eq!(result.unwrap()["payload"]["success"], false);
 }
