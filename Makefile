@@ -2,13 +2,25 @@
 
 CARGO ?= cargo
 
-.PHONY: run build test format lint build-tests rust generated soak bench policy-report generate deny tools
+.PHONY: run release install test format lint build-tests rust generated soak bench policy-report generate deny tools
 
+# Built for a first look: soon ready, not the fastest.
 run: tools
-	$(CARGO) run --release -- demo $(if $(DATA),--data $(DATA))
+	$(CARGO) run --profile quick -- demo $(if $(DATA),--data $(DATA))
 
-build: tools
-	$(CARGO) build --release
+# The optimised program, target/dist/pvp: what is packaged and what the benchmarks measure.
+release: tools
+	$(CARGO) build --profile dist
+	@bytes=$$(wc -c < target/dist/pvp); echo "target/dist/pvp: $$bytes bytes"; \
+	[ $$bytes -le $(MAX_BYTES) ] || { echo "that is more than $(MAX_BYTES)"; exit 1; }
+
+MAX_BYTES := 20000000
+
+# Puts pvp where the shell finds it. PROFILE=dist installs the optimised program, BIN=DIR elsewhere.
+PROFILE ?= quick
+install: tools
+	$(CARGO) build --profile $(PROFILE)
+	@.ci/install "target/$(PROFILE)/pvp" "$(BIN)"
 
 test: tools
 	@MAKE="$(MAKE)" .ci/steps format lint build-tests rust generated
@@ -59,10 +71,10 @@ soak:
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery server_killed::
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test executor -- running:: sandbox::without_the_sandbox
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery random_kills::
-	MEMORY_SOAK_SECONDS=$${MEMORY_SOAK_SECONDS:-120} MEMORY_CONNECTIONS=0 MEMORY_BROADCAST_MIB=0 MEMORY_BUSY_SESSIONS=0 $(CARGO) bench --bench memory
+	MEMORY_SOAK_SECONDS=$${MEMORY_SOAK_SECONDS:-120} MEMORY_CONNECTIONS=0 MEMORY_BROADCAST_MIB=0 MEMORY_BUSY_SESSIONS=0 $(CARGO) bench --profile dist --bench memory
 
 bench:
-	$(CARGO) bench
+	$(CARGO) bench --profile dist
 
 # How many harmless commands of coding agents need approval, and which.
 policy-report:
