@@ -13,6 +13,69 @@ fn operations_page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md")
 }
 
+/// Compares the settings on a page with those of the types, or writes them with `PVP_BLESS=1`.
+fn check_settings(page: &Path, table: &str) {
+    let text = std::fs::read_to_string(page).unwrap();
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (found, after) = rest.split_once(END).unwrap();
+    if std::env::var("PVP_BLESS").is_ok_and(|bless| bless == "1") {
+        std::fs::write(page, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(found, table, "run `make generate`");
+}
+
+/// The settings of a session, as the schema describes them.
+fn session_settings_table() -> String {
+    let schema: serde_json::Value = serde_json::from_str(pvp_protocol::SCHEMA).unwrap();
+    let properties = &schema["$defs"]["SessionConfig"]["properties"];
+    let defaults = serde_json::to_value(pvp_protocol::SessionConfig::default()).unwrap();
+    let mut table = "| setting | default | may be | means |\n|---|---|---|---|\n".to_owned();
+    for name in pvp_protocol::SessionConfig::FIELDS {
+        let meaning = properties[name]["description"].as_str().unwrap();
+        let meaning = meaning.replace('\n', " ");
+        let default = &defaults[name];
+        let values = allowed_values(&schema, &properties[name]);
+        table += &format!("| `{name}` | `{default}` | {values} | {meaning} |\n");
+    }
+    table
+}
+
+/// The values that a setting may have.
+fn allowed_values(schema: &serde_json::Value, property: &serde_json::Value) -> String {
+    if let Some(kind) = property["type"].as_str() {
+        return match kind {
+            "boolean" => "true or false".to_owned(),
+            "integer" => "a number".to_owned(),
+            "array" => "a list".to_owned(),
+            kind => kind.to_owned(),
+        };
+    }
+    let reference = property["$ref"].as_str().unwrap();
+    let definition = &schema["$defs"][reference.rsplit('/').next().unwrap()];
+    let several = definition["oneOf"].as_array().into_iter().flatten();
+    let described = several.flat_map(|one| match one["enum"].as_array() {
+        Some(names) => names.clone(),
+        None => vec![one["const"].clone()],
+    });
+    let plain = definition["enum"].as_array().into_iter().flatten().cloned();
+    let names: Vec<_> = described
+        .chain(plain)
+        .filter_map(|name| Some(format!("`{}`", name.as_str()?)))
+        .collect();
+    match names.is_empty() {
+        true if reference.ends_with("QuorumRule") => "a quorum".to_owned(),
+        true => "a quorum for `write`, for `destructive`, or both".to_owned(),
+        false => names.join(", "),
+    }
+}
+
+#[test]
+fn the_settings_of_a_session_on_the_page_are_those_of_the_types() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/quorum.md");
+    check_settings(&page, &session_settings_table());
+}
+
 fn settings_table() -> String {
     let mut table = "| setting | default | may be | means |\n|---|---|---|---|\n".to_owned();
     for setting in ServerConfig::reference() {
@@ -30,15 +93,7 @@ fn settings_table() -> String {
 
 #[test]
 fn the_settings_on_the_page_are_those_of_the_types() {
-    let text = std::fs::read_to_string(operations_page()).unwrap();
-    let (before, rest) = text.split_once(BEGIN).unwrap();
-    let (found, after) = rest.split_once(END).unwrap();
-    if std::env::var("PVP_BLESS").is_ok_and(|bless| bless == "1") {
-        let blessed = format!("{before}{BEGIN}{}{END}{after}", settings_table());
-        std::fs::write(operations_page(), blessed).unwrap();
-        return;
-    }
-    assert_eq!(found, settings_table(), "run `make generate`");
+    check_settings(&operations_page(), &settings_table());
 }
 
 #[tokio::test]
