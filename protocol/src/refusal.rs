@@ -39,7 +39,7 @@ crate::wire::named_variants!(ErrorCode);
 pub enum Refusal {
     #[error("{0}")]
     Malformed(String),
-    #[error("`{0}` is not something a client may say")]
+    #[error("clients cannot send `{0}`")]
     NotAClientMessage(String),
     #[error("the id `{0}` was used for another message; give every message its own id")]
     IdReused(MessageId),
@@ -48,7 +48,7 @@ pub enum Refusal {
 
     #[error("join the session first: send `session.join`")]
     NotJoined,
-    #[error("you are `{actual}` here; `{field}` may not say `{claimed}`")]
+    #[error("`{field}` is `{claimed}`, but you are `{actual}`; name yourself")]
     IdentityMismatch {
         field: &'static str,
         claimed: String,
@@ -62,16 +62,16 @@ pub enum Refusal {
     Unauthorized(String),
     #[error("agents do not vote; a person has to decide")]
     AgentsDoNotVote,
-    #[error("a proposer does not vote on its own proposal")]
+    #[error("you cannot vote on your own command")]
     OwnProposal,
-    #[error("with four eyes, who edited a command does not vote on it")]
+    #[error("you edited this command, so you cannot vote on it: the session has `four_eyes`")]
     OwnAmendment,
-    #[error("only `{0}` runs this command and may speak of it")]
+    #[error("only `{0}`, which runs this command, may report on it")]
     NotTheExecutor(ParticipantId),
 
     #[error("there is no session `{0}`")]
     NoSuchSession(SessionId),
-    #[error("session `{0}` was deleted by an admin; its id is not used again, so make another")]
+    #[error("session `{0}` was deleted by an admin; create one with another id")]
     SessionDeleted(SessionId),
     #[error("session `{0}` exists already; join it, or create one with another id")]
     SessionExists(SessionId),
@@ -94,12 +94,12 @@ pub enum Refusal {
     CommandChanged,
     #[error("blocked by rule `{rule}`: {reason}")]
     Blocked { rule: String, reason: String },
-    #[error("proposal `{0}` was made before and is {1}; propose again with a fresh id")]
+    #[error("proposal `{0}` was made before and is {1}; propose again with a new id")]
     AlreadyProposed(MessageId, String),
 
     #[error("`{0}` is not running")]
     NotRunning(MessageId),
-    #[error("`{0}` is finished; its record is closed")]
+    #[error("command `{0}` has ended already")]
     AlreadyFinished(MessageId),
     #[error("the output budget of {0} bytes is spent")]
     OutputBudgetExceeded(u64),
@@ -108,7 +108,7 @@ pub enum Refusal {
     TooMany { what: &'static str, limit: u64 },
     #[error("context would be {would_be} bytes; this session holds at most {limit}")]
     ContextTooLarge { would_be: usize, limit: usize },
-    #[error("slower: at most {per_second} messages a second")]
+    #[error("too many messages; send at most {per_second} per second")]
     RateLimited { per_second: u32 },
     #[error("the body came too slowly: 4096 bytes are due every {seconds} seconds; send it again")]
     BodyTooSlow { seconds: u64 },
@@ -129,9 +129,9 @@ pub enum Refusal {
 
     #[error("{0}")]
     InvalidState(String),
-    #[error("it could not be written down, so it did not happen ({0}); try again")]
+    #[error("this could not be written to the log, so nothing happened ({0}); try again")]
     WriteFailed(String),
-    #[error("it cannot be read at the moment ({0})")]
+    #[error("this cannot be read at the moment ({0}); try again")]
     ReadFailed(String),
     #[error(
         "the server failed while it handled this message, which is a fault in PVP; nothing happened, and the same message would fail again"

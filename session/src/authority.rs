@@ -84,7 +84,7 @@ pub(crate) fn authorize(
         Requirement::Capability(capability) => require_capability(member, capability)?,
         Requirement::Agent if member.is_human() => {
             return Err(Refusal::Unauthorized(
-                "only an agent may say this".to_owned(),
+                "only agents may send this".to_owned(),
             ));
         }
         Requirement::Agent => {}
@@ -93,7 +93,7 @@ pub(crate) fn authorize(
         }
         Requirement::Person(_) if !member.is_human() => {
             return Err(Refusal::Unauthorized(
-                "only a person may say this".to_owned(),
+                "only people may send this".to_owned(),
             ));
         }
         Requirement::Person(capability) => require_capability(member, capability)?,

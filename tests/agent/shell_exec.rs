@@ -250,7 +250,10 @@ async fn pvp_exec_waits_at_a_gate_and_reports_a_rejection() {
     reject(&mut ann, &open, "not here").await;
     let ended = process.ended().await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.err.contains("the command did not run: not here"), "{ended:?}");
+    assert!(
+        ended.err.contains("the command did not run: not here"),
+        "{ended:?}"
+    );
     assert!(!agent_process.workspace().join("made").exists());
 }
 

@@ -91,9 +91,9 @@ async fn a_participants_message_is_refused_alike_on_socket_and_http() {
         RefusalCase::new("no type", joined(ann), with(note(), json!({ "type": null })))
             .refused(400, INVALID_MESSAGE, "not a PVP message: invalid type: null, expected a string"),
         RefusalCase::new("unknown type", joined(ann), with(note(), json!({ "type": "nonsense" })))
-            .refused(400, INVALID_MESSAGE, "`nonsense` is not something a client may say"),
+            .refused(400, INVALID_MESSAGE, "clients cannot send `nonsense`"),
         RefusalCase::new("a type of the server", joined(ann), with(note(), json!({ "type": "tool.execute" })))
-            .refused(400, INVALID_MESSAGE, "`tool.execute` is not something a client may say"),
+            .refused(400, INVALID_MESSAGE, "clients cannot send `tool.execute`"),
         RefusalCase::new("a field is missing", joined(ann), with(note(), json!({ "payload": { "key": "k" } })))
             .refused(400, INVALID_MESSAGE, "`context.add`: missing field `content_type`"),
         RefusalCase::new("an invalid id", joined(ann), with(note(), json!({ "id": "../x" })))
@@ -124,7 +124,7 @@ async fn a_participants_message_is_refused_alike_on_socket_and_http() {
         RefusalCase::new("output of nothing", joined(bot), envelope(&bot.participant, "tool.output", json!({ "tool_proposal": "none", "stream": "stdout", "text": "x", "complete": false })))
             .refused(404, "INVALID_STATE", "there is no proposal `none`"),
         RefusalCase::new("a command of the wrong kind of participant", joined(ann), envelope(&ann.participant, "tool.propose", TestClient::proposal(&agent, "ls")))
-            .refused(403, UNAUTHORIZED, "only an agent may say this"),
+            .refused(403, UNAUTHORIZED, "only agents may send this"),
         RefusalCase::new("creating the session again", joined(ann), envelope(&ann.participant, "session.create", json!({ "config": {} })))
             .refused(409, "INVALID_STATE", format!("session `{SESSION}` exists already; join it, or create one with another id"))
             .over_http(HttpWay::Route("/api/sessions", json!({ "session": SESSION }), 409)),

@@ -362,10 +362,7 @@ async fn an_agent_can_work_over_http_alone() {
         .send_message(SESSION, "tool.output", output.clone())
         .await
         .expect_refusal(409);
-    assert_eq!(
-        late.1,
-        format!("`{proposal}` is finished; its record is closed")
-    );
+    assert_eq!(late.1, format!("command `{proposal}` has ended already"));
     let seen = ann.api.read_whole_log(SESSION, 100).await;
     let kinds: Vec<_> = seen
         .iter()

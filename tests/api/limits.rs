@@ -30,7 +30,7 @@ async fn requests_above_the_rate_limit_are_refused() {
     }
     assert!(said >= 5, "{said}");
     for answer in refused {
-        let sentence = "slower: at most 1 messages a second".to_owned();
+        let sentence = "too many messages; send at most 1 per second".to_owned();
         assert_eq!(
             answer.expect_refusal(429),
             ("RATE_LIMITED".to_owned(), sentence)

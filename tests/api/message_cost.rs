@@ -32,7 +32,10 @@ impl TestTransport<'_> {
             }
         };
         if answer["code"] == RATE_LIMITED {
-            assert_eq!(answer["message"], "slower: at most 1 messages a second");
+            assert_eq!(
+                answer["message"],
+                "too many messages; send at most 1 per second"
+            );
             assert_eq!(answer["recoverable"], true);
         }
         answer["code"].as_str().map(str::to_owned)

@@ -81,7 +81,7 @@ async fn anyone_joins_sends_and_votes_under_the_id_they_claim() {
         .expect_refusal(403);
     assert_eq!(
         other.1,
-        "you are `ann` here; `participant.id` may not say `eve`"
+        "`participant.id` is `eve`, but you are `ann`; name yourself"
     );
     assert_eq!(stored_log(&server, SESSION), before);
 

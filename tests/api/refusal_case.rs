@@ -225,7 +225,7 @@ pub(crate) fn with(mut value: Value, changes: Value) -> Value {
 }
 
 pub(crate) fn mismatch(actual: &str, field: &str, claimed: &str) -> String {
-    format!("you are `{actual}` here; `{field}` may not say `{claimed}`")
+    format!("`{field}` is `{claimed}`, but you are `{actual}`; name yourself")
 }
 
 pub(crate) async fn revoke(server: &TestServer, user: &TestUser) {

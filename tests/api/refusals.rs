@@ -357,12 +357,12 @@ async fn a_message_that_may_not_be_sent_changes_nothing() {
     let other =
         json!({ "id": "once", "type": "context.add", "payload": context_payload("second") });
     let not_you = format!(
-        "you are `{}` here; `sender` may not say `{}`",
+        "`sender` is `{}`, but you are `{}`; name yourself",
         ann.id(),
         bob.id()
     );
     let approver = format!(
-        "you are `{}` here; `approver` may not say `{}`",
+        "`approver` is `{}`, but you are `{}`; name yourself",
         ann.id(),
         bob.id()
     );
@@ -396,7 +396,7 @@ async fn a_message_that_may_not_be_sent_changes_nothing() {
             add(json!({ "type": "tool.execute" })),
             400,
             INVALID_MESSAGE,
-            "`tool.execute` is not something a client may say",
+            "clients cannot send `tool.execute`",
         ),
         (
             add(json!({ "type": "session.create", "payload": { "config": {} } })),

@@ -61,7 +61,7 @@ async fn a_vote_that_does_not_count_changes_nothing() {
             approve_vote(),
             403,
             UNAUTHORIZED,
-            "a proposer does not vote on its own proposal",
+            "you cannot vote on your own command",
         ),
         (
             &fixture.ann,
@@ -201,7 +201,7 @@ async fn after_an_edit_only_votes_on_the_edited_command_count() {
             json!({ "vote": "approve", "digest": second }),
         )
         .await;
-    let sentence = "with four eyes, who edited a command does not vote on it";
+    let sentence = "you edited this command, so you cannot vote on it: the session has `four_eyes`";
     assert_eq!(answer.expect_refusal(403), refusal(UNAUTHORIZED, sentence));
     assert_eq!(fixture.log(), before);
     let ballot = json!({ "vote": "approve", "digest": second });

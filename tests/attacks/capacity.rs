@@ -607,8 +607,7 @@ async fn a_deleted_session_leaves_a_tombstone_and_its_id_is_not_used_again() {
     again.session = "goes".to_owned();
     let join = json!({ "participant": ann.announce(), "supported_versions": [1] });
     let id = again.send("session.join", join).await;
-    let sentence =
-        "session `goes` was deleted by an admin; its id is not used again, so make another";
+    let sentence = "session `goes` was deleted by an admin; create one with another id";
     let refusal = again.expect_refusal(&id).await;
     assert_eq!(
         (&refusal["code"], &refusal["message"]),

@@ -97,9 +97,7 @@ async fn an_invalid_line_or_a_refused_message_is_reported_and_the_rest_is_sent()
     let complaints: Vec<_> = said.err.lines().collect();
     assert_eq!(complaints.len(), 2, "{}", said.err);
     assert!(
-        complaints[0].starts_with(
-            "pvp: `forged` was refused: `tool.execute` is not something a client may say"
-        ),
+        complaints[0].starts_with("pvp: `forged` was refused: clients cannot send `tool.execute`"),
         "{}",
         said.err
     );

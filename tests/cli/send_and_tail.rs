@@ -167,11 +167,11 @@ async fn an_invalid_message_is_refused_and_nothing_is_logged() {
         (&kind("interrupt.raise", "{}"), &["pvp: ", "urgency"]),
         (
             &kind("tool.execute", "{}"),
-            &["pvp: `tool.execute` is not something a client may say"],
+            &["pvp: clients cannot send `tool.execute`"],
         ),
         (
             &kind("no.such", "{}"),
-            &["pvp: `no.such` is not something a client may say"],
+            &["pvp: clients cannot send `no.such`"],
         ),
         (
             &["send", "hello", "--session", "cat"],

@@ -166,7 +166,7 @@ async fn expect_retryable_refusal(client: &mut TestClient, said: &Value) {
     assert_eq!(refusal["code"], "INTERNAL_ERROR", "{refusal}");
     assert_eq!(refusal["recoverable"], true, "{refusal}");
     let sentence = refusal["message"].as_str().unwrap();
-    let beginning = "it could not be written down, so it did not happen (";
+    let beginning = "this could not be written to the log, so nothing happened (";
     assert!(sentence.starts_with(beginning), "{sentence}");
     assert!(sentence.ends_with("; try again"), "{sentence}");
 }

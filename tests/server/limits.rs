@@ -516,7 +516,10 @@ async fn a_flood_is_refused_then_closed_and_nobody_else_is_slowed() {
         // Apart from those let through as the allowance refilled, every few seconds.
         assert!((50..100).contains(&limited.len()), "{}", limited.len());
         let payload = &limited[0]["payload"];
-        assert_eq!(payload["message"], "slower: at most 5 messages a second");
+        assert_eq!(
+            payload["message"],
+            "too many messages; send at most 5 per second"
+        );
         assert_eq!(payload["recoverable"], true);
         let related = payload["related_to"].as_str().map(str::to_owned);
         assert_eq!(kind == "nonsense", related.is_none());

@@ -507,7 +507,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
     let id = fickle.send("session.join", payload).await;
     assert_eq!(
         fickle.expect_refusal(&id).await["message"],
-        "you are `x` here; `sender` may not say `y`"
+        "`sender` is `y`, but you are `x`; name yourself"
     );
     let mut fickle = connect(&server, &published_user("x", "human", &[])).await;
     fickle.session = "ids".to_owned();
@@ -518,7 +518,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
     let id = fickle.send("session.join", payload).await;
     assert_eq!(
         fickle.expect_refusal(&id).await["message"],
-        "you are `x` here; `sender` may not say `y`"
+        "`sender` is `y`, but you are `x`; name yourself"
     );
     // Nobody can be `system`, not even in open mode.
     let mut system = connect(&server, &published_user("system", "human", &[])).await;

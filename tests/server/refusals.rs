@@ -86,7 +86,7 @@ async fn gate_of(client: &mut TestClient, proposal: &str) -> String {
 }
 
 fn wrong_sender_message(actual: &str, field: &str, claimed: &str) -> String {
-    format!("you are `{actual}` here; `{field}` may not say `{claimed}`")
+    format!("`{field}` is `{claimed}`, but you are `{actual}`; name yourself")
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn clients_cannot_send_server_messages() {
         ("output.page", json!({ "ref": proposal, "lines": [] })),
         ("tool.executed", json!({})),
     ] {
-        let sentence = format!("`{kind}` is not something a client may say");
+        let sentence = format!("clients cannot send `{kind}`");
         for user in [&mut fixture.ann, &mut fixture.bot] {
             fixture
                 .observer
@@ -461,7 +461,7 @@ async fn a_role_may_do_only_what_the_table_of_roles_says() {
                     kind,
                     payload,
                     UNAUTHORIZED,
-                    "only an agent may say this",
+                    "only agents may send this",
                 )
                 .await;
         }
@@ -486,7 +486,7 @@ async fn a_proposer_does_not_approve_its_own_command() {
         .await;
     ann.expect_ack(&own).await;
     let gate = gate_of(&mut ann, &own).await;
-    let sentence = "a proposer does not vote on its own proposal";
+    let sentence = "you cannot vote on your own command";
     for device in [&mut ann, &mut phone] {
         let me = device.participant.clone();
         for (kind, payload) in [
@@ -573,7 +573,7 @@ async fn agents_never_vote_whatever_roles_they_hold() {
             "shell.exec",
             exec,
             UNAUTHORIZED,
-            "only a person may say this",
+            "only people may send this",
         )
         .await;
     fixture.observer.expect_no_trace(&fixture.server).await;
@@ -797,7 +797,7 @@ async fn a_rejected_proposal_does_not_come_back_under_its_id() {
     fixture.bot.send_raw(&blocked.to_string()).await;
     let error = fixture.bot.expect_refusal(id).await;
     let sentence =
-        format!("proposal `{id}` was made before and is blocked; propose again with a fresh id");
+        format!("proposal `{id}` was made before and is blocked; propose again with a new id");
     assert_eq!(
         (&error["code"], &error["message"]),
         (&json!(INVALID_STATE), &json!(sentence))
@@ -828,7 +828,7 @@ async fn only_the_executor_reports_on_a_run_and_only_while_it_runs() {
     }
     fixture.ann.approve(&fixture.gate).await;
     let not_yours = format!(
-        "only `{}` runs this command and may speak of it",
+        "only `{}`, which runs this command, may report on it",
         fixture.bot.participant
     );
     for (kind, payload) in both.clone() {
@@ -882,7 +882,7 @@ async fn only_the_executor_reports_on_a_run_and_only_while_it_runs() {
         )
         .await;
     fixture.bot.send_and_ack("tool.result", result).await;
-    let finished = format!("`{id}` is finished; its record is closed");
+    let finished = format!("command `{id}` has ended already");
     for (kind, payload) in both {
         for user in [&mut fixture.bot, &mut other] {
             observer

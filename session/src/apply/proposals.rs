@@ -181,7 +181,7 @@ impl DecisionBuilder<'_> {
         let shell = propose.tool_name == SHELL_TOOL && listed.contains(&ToolCategory::ShellExecute);
         if shell || listed.contains(&propose.category) || listed.contains(&ToolCategory::All) {
             return ApprovalRequirement::Required(
-                "this session asks for every tool of this kind".to_owned(),
+                "this session requires approval for every tool of this kind".to_owned(),
             );
         }
         if propose.requires_approval && assessment.category == Category::Read {
@@ -189,9 +189,7 @@ impl DecisionBuilder<'_> {
         }
         if assessment.category == Category::Read && !self.can_sandbox(executor, assessment.profile)
         {
-            return ApprovalRequirement::Required(
-                "the executor cannot hold a read to reading".to_owned(),
-            );
+            return ApprovalRequirement::Required("the executor cannot sandbox reads".to_owned());
         }
         ApprovalRequirement::NotRequired
     }

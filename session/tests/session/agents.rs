@@ -191,7 +191,7 @@ fn responses_are_visible_to_everyone() {
             "response.start",
             json!({"agent": "dan", "prompt_ref": "q1"}),
         ),
-        "Unauthorized: only an agent may say this",
+        "Unauthorized: only agents may send this",
     );
     assert_refusal(
         fixture.refused(
@@ -199,7 +199,7 @@ fn responses_are_visible_to_everyone() {
             "response.start",
             json!({"agent": "bee", "prompt_ref": "q1"}),
         ),
-        "Unauthorized: you are `bot` here; `agent` may not say `bee`",
+        "Unauthorized: `agent` is `bee`, but you are `bot`; name yourself",
     );
     assert_refusal(
         fixture.refused(
@@ -207,7 +207,7 @@ fn responses_are_visible_to_everyone() {
             "thinking.start",
             json!({"agent": "bee", "prompt_ref": "q1", "visible_to": "all"}),
         ),
-        "Unauthorized: you are `bot` here; `agent` may not say `bee`",
+        "Unauthorized: `agent` is `bee`, but you are `bot`; name yourself",
     );
     let participants: Vec<_> = (0..201).map(|number| format!("p{number}")).collect();
     assert_refusal(
@@ -262,7 +262,7 @@ fn an_agent_reports_its_own_errors_and_no_others() {
     );
     assert_refusal(
         fixture.refused("dan", "error", report("AGENT_ERROR")),
-        "Unauthorized: only an agent may say this",
+        "Unauthorized: only agents may send this",
     );
 }
 
@@ -358,7 +358,7 @@ fn interrupts_are_raised_and_acknowledged_by_those_who_may() {
     );
     assert_refusal(
         fixture.refused("bee", "interrupt.acknowledge", done("i1", "paused")),
-        "Unauthorized: you are `bee` here; `by` may not say `bot`",
+        "Unauthorized: `by` is `bot`, but you are `bee`; name yourself",
     );
     assert_refusal(
         fixture.refused(
@@ -366,7 +366,7 @@ fn interrupts_are_raised_and_acknowledged_by_those_who_may() {
             "interrupt.acknowledge",
             json!({"interrupt": "i1", "by": "dan", "action_taken": "paused"}),
         ),
-        "Unauthorized: only an agent may say this",
+        "Unauthorized: only agents may send this",
     );
     fixture.leaves("bee");
     fixture.joins(executor_announcement("bee", json!({})));

@@ -41,7 +41,7 @@ fn a_read_needs_approval_where_the_executor_cannot_sandbox_it() {
     assert_lines(
         fixture.sends_with_id("p1", "bee", "tool.propose", shell_proposal("bee", "ls")),
         &[
-            "10 bee tool.propose `ls` read (the executor cannot hold a read to reading)",
+            "10 bee tool.propose `ls` read (the executor cannot sandbox reads)",
             "11 system gate.request action_ref=p1 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 10",
         ],
@@ -49,7 +49,7 @@ fn a_read_needs_approval_where_the_executor_cannot_sandbox_it() {
     assert_lines(
         fixture.sends_with_id("p2", "old", "tool.propose", shell_proposal("old", "ls")),
         &[
-            "12 old tool.propose `ls` read (the executor cannot hold a read to reading)",
+            "12 old tool.propose `ls` read (the executor cannot sandbox reads)",
             "13 system gate.request action_ref=p2 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 12",
         ],
@@ -199,7 +199,7 @@ fn a_session_can_require_approval_for_a_kind_of_tool() {
     assert_lines(
         fixture.proposes("p1", "ls"),
         &[
-            "8 bot tool.propose `ls` read (this session asks for every tool of this kind)",
+            "8 bot tool.propose `ls` read (this session requires approval for every tool of this kind)",
             "9 system gate.request action_ref=p1 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 8",
         ],
@@ -212,7 +212,7 @@ fn a_session_can_require_approval_for_a_kind_of_tool() {
             with("ls", json!({"category": "file_read"})),
         ),
         &[
-            "10 bot tool.propose `ls` read (this session asks for every tool of this kind)",
+            "10 bot tool.propose `ls` read (this session requires approval for every tool of this kind)",
             "11 system gate.request action_ref=p2 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 10",
         ],
@@ -221,7 +221,7 @@ fn a_session_can_require_approval_for_a_kind_of_tool() {
     assert_lines(
         fixture.proposes("p3", "ls"),
         &[
-            "13 bot tool.propose `ls` read (this session asks for every tool of this kind)",
+            "13 bot tool.propose `ls` read (this session requires approval for every tool of this kind)",
             "14 system gate.request action_ref=p3 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 13",
         ],
@@ -235,7 +235,7 @@ fn a_session_can_require_approval_for_a_kind_of_tool() {
             with("ls", json!({"category": "file_read"})),
         ),
         &[
-            "16 bot tool.propose `ls` read (this session asks for every tool of this kind)",
+            "16 bot tool.propose `ls` read (this session requires approval for every tool of this kind)",
             "17 system gate.request action_ref=p4 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 16",
         ],
@@ -266,7 +266,7 @@ fn a_blocked_command_is_logged_and_refused_without_a_gate() {
     assert_lines(
         again,
         &[
-            "= refused InvalidState: proposal `p1` was made before and is blocked; propose again with a fresh id",
+            "= refused InvalidState: proposal `p1` was made before and is blocked; propose again with a new id",
         ],
     );
     assert_refusal(
@@ -418,11 +418,11 @@ fn actions_that_no_executor_should_run_are_refused() {
     }
     assert_refusal(
         fixture.refused("dan", "tool.propose", shell_proposal("dan", "ls")),
-        "Unauthorized: only an agent may say this",
+        "Unauthorized: only agents may send this",
     );
     assert_refusal(
         fixture.refused("bot", "tool.propose", shell_proposal("bee", "ls")),
-        "Unauthorized: you are `bot` here; `agent` may not say `bee`",
+        "Unauthorized: `agent` is `bee`, but you are `bot`; name yourself",
     );
 }
 
@@ -570,7 +570,7 @@ fn the_quorum_is_that_of_the_category_or_else_the_default() {
             with("ls", json!({"category": "file_read"})),
         ),
         &[
-            "12 bot tool.propose `ls` read (this session asks for every tool of this kind)",
+            "12 bot tool.propose `ls` read (this session requires approval for every tool of this kind)",
             "13 system gate.request action_ref=p3 read quorum=majority voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 12",
         ],

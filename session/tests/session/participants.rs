@@ -200,7 +200,7 @@ fn a_token_limits_roles_and_capabilities() {
         ),
         (
             announcement("gina", "human", &["observer"]),
-            "= refused Unauthorized: you are `fred` here; `participant.id` may not say `gina`",
+            "= refused Unauthorized: `participant.id` is `gina`, but you are `fred`; name yourself",
         ),
         (
             announcement("fred", "agent", &["observer"]),
@@ -276,7 +276,7 @@ fn announcing_again_changes_neither_rights_nor_names() {
             "participant.announce",
             announcement("bob", "human", &[]),
         ),
-        "Unauthorized: you are `eve` here; `id` may not say `bob`",
+        "Unauthorized: `id` is `bob`, but you are `eve`; name yourself",
     );
     let mut huge = announcement("eve", "human", &[]);
     huge["metadata"] = json!({"x": "y".repeat(20_000)});
@@ -382,7 +382,7 @@ fn a_role_change_must_name_the_old_roles() {
     forged["changed_by"] = json!("bob");
     assert_refusal(
         fixture.refused("ann", "participant.role_change", forged),
-        "Unauthorized: you are `ann` here; `changed_by` may not say `bob`",
+        "Unauthorized: `changed_by` is `bob`, but you are `ann`; name yourself",
     );
     fixture.leaves("eve");
     assert_refusal(
@@ -619,7 +619,7 @@ fn presence_and_drafts_are_ephemeral_and_never_stored() {
             "presence.update",
             json!({"participant": "bob", "status": "away", "last_active": "2026-01-01T00:00:00Z"}),
         ),
-        "Unauthorized: you are `dan` here; `participant` may not say `bob`",
+        "Unauthorized: `participant` is `bob`, but you are `dan`; name yourself",
     );
     assert_refusal(
         fixture.refused(

@@ -145,7 +145,7 @@ fn proposals_and_gates_are_remembered_longer_than_other_messages() {
     );
     assert_refusal(
         again("p3"),
-        "= refused InvalidState: proposal `p3` was made before and is finished; propose again with a fresh id",
+        "= refused InvalidState: proposal `p3` was made before and is finished; propose again with a new id",
     );
     assert_refusal(
         again(&gate),

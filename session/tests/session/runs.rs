@@ -82,15 +82,15 @@ fn output_is_recorded_in_order_and_a_result_closes_the_run() {
     assert_eq!(fixture.session.find_proposal(&message_id("p9")), None);
     assert_refusal(
         fixture.refused("bot", "tool.output", output("stdout", None, "more", false)),
-        "InvalidState: `p1` is finished; its record is closed",
+        "InvalidState: command `p1` has ended already",
     );
     assert_refusal(
         fixture.refused("bot", "tool.result", result("", "")),
-        "InvalidState: `p1` is finished; its record is closed",
+        "InvalidState: command `p1` has ended already",
     );
     assert_refusal(
         fixture.refused("bob", "tool.cancel", json!({"tool_proposal": "p1"})),
-        "InvalidState: `p1` is finished; its record is closed",
+        "InvalidState: command `p1` has ended already",
     );
 }
 
@@ -180,11 +180,11 @@ fn only_the_grants_executor_reports_on_a_run() {
     for who in ["bee", "ann", "dan"] {
         assert_refusal(
             fixture.refused(who, "tool.output", output("stdout", None, "x", false)),
-            "Unauthorized: only `bot` runs this command and may speak of it",
+            "Unauthorized: only `bot`, which runs this command, may report on it",
         );
         assert_refusal(
             fixture.refused(who, "tool.result", result("", "")),
-            "Unauthorized: only `bot` runs this command and may speak of it",
+            "Unauthorized: only `bot`, which runs this command, may report on it",
         );
     }
     assert_refusal(
@@ -437,7 +437,7 @@ fn a_run_whose_executor_is_away_is_closed_as_unknown_when_cancelled() {
     );
     assert_refusal(
         fixture.refused("bot", "tool.result", result("", "")),
-        "InvalidState: `p1` is finished; its record is closed",
+        "InvalidState: command `p1` has ended already",
     );
 }
 

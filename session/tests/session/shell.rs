@@ -59,7 +59,7 @@ fn direct_runs_reads_and_writes_and_gates_destructive_commands() {
     assert_lines(
         fixture.sends_with_id("s4", "dan", "shell.exec", json!({"command": "rm -rf /"})),
         &[
-            "= refused InvalidState: proposal `s4` was made before and is blocked; propose again with a fresh id",
+            "= refused InvalidState: proposal `s4` was made before and is blocked; propose again with a new id",
         ],
     );
 }
@@ -220,7 +220,7 @@ fn shell_exec_is_refused_to_the_wrong_people_and_for_bad_commands() {
     );
     assert_refusal(
         fixture.refused("bot", "shell.exec", json!({"command": "ls"})),
-        "Unauthorized: only a person may say this",
+        "Unauthorized: only people may send this",
     );
     assert_refusal(
         fixture.refused("dan", "shell.exec", json!({"command": " "})),

@@ -310,7 +310,7 @@ fn votes_from_those_who_may_not_vote_are_refused() {
     );
     assert_refusal(
         fixture.refused("bob", "gate.approve", yes("p1", "cat")),
-        "Unauthorized: you are `bob` here; `approver` may not say `cat`",
+        "Unauthorized: `approver` is `cat`, but you are `bob`; name yourself",
     );
     assert_refusal(
         fixture.refused(
@@ -318,7 +318,7 @@ fn votes_from_those_who_may_not_vote_are_refused() {
             "gate.reject",
             json!({"gate": "p1", "rejector": "cat", "reason": "r"}),
         ),
-        "Unauthorized: you are `bob` here; `rejector` may not say `cat`",
+        "Unauthorized: `rejector` is `cat`, but you are `bob`; name yourself",
     );
     assert_refusal(
         fixture.refused(
@@ -326,7 +326,7 @@ fn votes_from_those_who_may_not_vote_are_refused() {
             "tool.approve",
             json!({"tool_proposal": "p1", "approver": "cat"}),
         ),
-        "Unauthorized: you are `bob` here; `approver` may not say `cat`",
+        "Unauthorized: `approver` is `cat`, but you are `bob`; name yourself",
     );
     assert_refusal(
         fixture.refused(
@@ -334,11 +334,11 @@ fn votes_from_those_who_may_not_vote_are_refused() {
             "tool.reject",
             json!({"tool_proposal": "p1", "rejector": "cat", "reason": "r"}),
         ),
-        "Unauthorized: you are `bob` here; `rejector` may not say `cat`",
+        "Unauthorized: `rejector` is `cat`, but you are `bob`; name yourself",
     );
     assert_refusal(
         fixture.refused("ann", "gate.approve", yes("s1", "ann")),
-        "Unauthorized: a proposer does not vote on its own proposal",
+        "Unauthorized: you cannot vote on your own command",
     );
     assert_refusal(
         fixture.refused(
@@ -346,7 +346,7 @@ fn votes_from_those_who_may_not_vote_are_refused() {
             "gate.reject",
             json!({"gate": "s1", "rejector": "ann", "reason": "r"}),
         ),
-        "Unauthorized: a proposer does not vote on its own proposal",
+        "Unauthorized: you cannot vote on your own command",
     );
     assert_refusal(
         fixture.refused("zoe", "gate.approve", yes("p1", "zoe")),
@@ -529,7 +529,7 @@ fn with_four_eyes_the_editor_does_not_count() {
     let yes = |who: &str| json!({"gate": "p1", "approver": who, "digest": digest});
     assert_refusal(
         fixture.refused("cat", "gate.approve", yes("cat")),
-        "Unauthorized: with four eyes, who edited a command does not vote on it",
+        "Unauthorized: you edited this command, so you cannot vote on it: the session has `four_eyes`",
     );
     fixture.sends("ann", "gate.approve", yes("ann"));
     assert_lines(
@@ -678,7 +678,7 @@ fn a_waiting_proposal_is_withdrawn_by_its_proposer_or_one_who_may_interrupt() {
     );
     assert_refusal(
         fixture.refused("dan", "tool.cancel", json!({"tool_proposal": "p1"})),
-        "InvalidState: `p1` is finished; its record is closed",
+        "InvalidState: command `p1` has ended already",
     );
     assert_refusal(
         fixture.refused("dan", "tool.cancel", json!({"tool_proposal": "p9"})),
