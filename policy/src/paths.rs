@@ -244,7 +244,7 @@ impl Workspace {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadRootProblem {
     #[error(
-        "`{0}` is not an absolute path without `.`, `..`, `//`, a slash at the end, or shell signs"
+        "`{0}` is not an absolute path without `.`, `..`, `//`, a slash at the end, or shell characters"
     )]
     NotNormal(String),
     #[error("`{0}` is too wide; name the directory that is needed")]

@@ -119,7 +119,7 @@ pub enum Refusal {
         advice: &'static str,
     },
     #[error(
-        "session `{session}` has used up its quota: `{quota}` is {limit} bytes; end it and make another, or ask the operator of the server to raise the quota"
+        "session `{session}` has used up its quota: `{quota}` is {limit} bytes; end it and create another, or ask the operator of the server to raise the quota"
     )]
     SessionQuota {
         session: SessionId,

@@ -47,7 +47,7 @@ pub fn create_invitation(
         .as_ref()
         .is_some_and(|id| id.as_str() == "system")
     {
-        return malformed("nobody but the server is `system`");
+        return malformed("`system` is reserved for the server");
     }
     let mut expires = invite
         .expires_seconds

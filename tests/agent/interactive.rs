@@ -126,7 +126,7 @@ async fn only_the_driver_may_type() {
     assert_eq!(answer["payload"]["code"], "UNAUTHORIZED", "{answer}");
     assert_eq!(
         answer["payload"]["message"],
-        format!("`{}` is at the keys", dee.participant)
+        format!("only `{}` may type into this command", dee.participant)
     );
     type_keys(&mut dee, &proposal, "dee\r").await;
     result_of(&mut ann, &proposal).await;

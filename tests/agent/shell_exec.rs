@@ -119,7 +119,10 @@ async fn own_commands_can_be_switched_off() {
 async fn the_executor_is_the_named_one_or_the_only_one() {
     let (server, mut ann) = start_session(json!({})).await;
     let why = shell_exec_refusal(&mut ann, "pwd", json!({})).await;
-    assert_eq!(why, "nobody here runs people's commands");
+    assert_eq!(
+        why,
+        "no agent in this session runs people's own commands; start one with `pvp agent --accept-shell`"
+    );
     let one = AgentProcess::start_idle(&server, "owl", &[]).await;
     let here = |agent_process: &AgentProcess| format!("{}\n", agent_process.workspace().display());
     let result = run_shell_exec(&mut ann, "pwd", json!({})).await;
@@ -135,7 +138,7 @@ async fn the_executor_is_the_named_one_or_the_only_one() {
     let herself = json!({ "executor": ann.participant });
     let why = shell_exec_refusal(&mut ann, "pwd", herself).await;
     assert!(
-        why.contains("does not run people's commands; these do:"),
+        why.contains("does not run people's own commands; these do:"),
         "{why}"
     );
 }

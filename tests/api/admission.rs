@@ -81,7 +81,7 @@ async fn a_participants_message_is_refused_alike_on_socket_and_http() {
         RefusalCase::new("sender is nobody", joined(ann), with(note(), json!({ "sender": "nobody-at-all" })))
             .refused(403, UNAUTHORIZED, mismatch(&ann.participant, "sender", "nobody-at-all")),
         RefusalCase::new("sender is the server", joined(ann), with(note(), json!({ "sender": "system" })))
-            .refused(403, UNAUTHORIZED, "nobody but the server is `system`"),
+            .refused(403, UNAUTHORIZED, "`system` is reserved for the server"),
         RefusalCase::new("two senders", joined(ann), twice)
             .refused(400, INVALID_MESSAGE, "not a PVP message: duplicate field `sender`"),
         RefusalCase::new("another session", joined(ann), with(note(), json!({ "session": "other" })))
@@ -201,7 +201,7 @@ async fn a_join_is_refused_alike_on_socket_and_http() {
         RefusalCase::new("both are somebody else", stranger(bob), join(ann, json!({})))
             .refused(403, UNAUTHORIZED, mismatch(&bob.participant, "sender", &ann.participant)),
         RefusalCase::new("sender is the server", stranger(bob), with(join(bob, json!({})), json!({ "sender": "system" })))
-            .refused(403, UNAUTHORIZED, "nobody but the server is `system`"),
+            .refused(403, UNAUTHORIZED, "`system` is reserved for the server"),
         RefusalCase::new("another version", stranger(bob), versions(json!([2])))
             .refused(400, INVALID_MESSAGE, "`supported_versions` must include 1"),
         RefusalCase::new("no version", stranger(bob), versions(json!([])))
@@ -290,15 +290,15 @@ async fn an_open_server_refuses_alike_on_socket_and_http() {
         RefusalCase::new("no sender", stranger(&bob), nameless)
             .refused(400, INVALID_MESSAGE, "not a PVP message: missing field `sender`"),
         RefusalCase::new("the server joins", stranger(&bob), join("system", &claimed_user("system", &["admin"], false)))
-            .refused(403, UNAUTHORIZED, "nobody but the server is `system`"),
+            .refused(403, UNAUTHORIZED, "`system` is reserved for the server"),
         RefusalCase::new("the server is joined", stranger(&bob), join("bob", &claimed_user("system", &["admin"], false)))
             .refused(403, UNAUTHORIZED, mismatch("bob", "participant.id", "system")),
         RefusalCase::new("somebody else is joined", stranger(&bob), join("bob", &eve))
             .refused(403, UNAUTHORIZED, mismatch("bob", "participant.id", "eve")),
         RefusalCase::new("an id with another name", stranger(&ann), renamed)
-            .refused(403, UNAUTHORIZED, "`ann` is someone else here"),
+            .refused(403, UNAUTHORIZED, "the id `ann` belongs to somebody else in this session"),
         RefusalCase::new("an id with another kind", stranger(&ann), join("ann", &claimed_user("ann", &["driver"], true)))
-            .refused(403, UNAUTHORIZED, "`ann` is someone else here"),
+            .refused(403, UNAUTHORIZED, "the id `ann` belongs to somebody else in this session"),
         RefusalCase::new("an unknown token", stranger(&bob), bring(&bob, "pvp_1_2"))
             .refused(403, UNAUTHORIZED, "this is not a PVP token; ask for an invitation"),
         RefusalCase::new("a token of somebody else", stranger(&bob), bring(&bob, &holder.token))

@@ -73,7 +73,7 @@ async fn anyone_joins_sends_and_votes_under_the_id_they_claim() {
         .await;
     assert_eq!(
         system.expect_refusal(403).1,
-        "nobody but the server is `system`"
+        "`system` is reserved for the server"
     );
     let other = api
         .send_envelope(SESSION, envelope("ann", "session.join", join_payload(&eve)))

@@ -378,7 +378,7 @@ async fn a_message_that_may_not_be_sent_changes_nothing() {
             add(json!({ "sender": "system" })),
             403,
             UNAUTHORIZED,
-            "nobody but the server is `system`",
+            "`system` is reserved for the server",
         ),
         (
             add(json!({ "session": "other" })),

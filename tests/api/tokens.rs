@@ -120,7 +120,7 @@ async fn only_an_admin_invites_and_revokes() {
         ),
         (
             json!({ "name": "x", "roles": ["driver"], "participant": "system" }),
-            "nobody but the server is `system`",
+            "`system` is reserved for the server",
         ),
     ] {
         assert_eq!(

@@ -478,7 +478,7 @@ async fn a_context_key_cannot_be_updated_until_the_disk_is_full() {
     assert!((1..=3).contains(&round), "{round}");
     assert_eq!(
         refusal["message"],
-        "session `wide` has used up its quota: `context_update_bytes` is 2097152 bytes; end it and make another, or ask the operator of the server to raise the quota"
+        "session `wide` has used up its quota: `context_update_bytes` is 2097152 bytes; end it and create another, or ask the operator of the server to raise the quota"
     );
     // Everything else goes on.
     let mut client = assert_works(&server, "wide", &ann).await;
@@ -515,7 +515,7 @@ async fn one_session_does_not_fill_the_disk() {
     }
     assert_eq!(
         refused.expect("it is refused at some time")["message"],
-        "session `wide` has used up its quota: `session_log_bytes` is 2097152 bytes; end it and make another, or ask the operator of the server to raise the quota"
+        "session `wide` has used up its quota: `session_log_bytes` is 2097152 bytes; end it and create another, or ask the operator of the server to raise the quota"
     );
     let written: usize = server
         .log("wide")

@@ -716,7 +716,7 @@ async fn the_size_of_context_is_limited() {
         .expect_refused(&mut ann, "context.add", key, "INVALID_MESSAGE", problem)
         .await;
     let own = json!({ "key": "session:working_directory", "content_type": "text", "content": "/" });
-    let problem = "keys that begin `session:` are the server's";
+    let problem = "keys that begin with `session:` are reserved for the server";
     observer
         .expect_refused(&mut ann, "context.add", own, "UNAUTHORIZED", problem)
         .await;

@@ -491,7 +491,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
             (&error["code"], &error["message"]),
             (
                 &json!("UNAUTHORIZED"),
-                &json!("`person` is someone else here")
+                &json!("the id `person` belongs to somebody else in this session")
             )
         );
     }
@@ -530,7 +530,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
         (&error["code"], &error["message"]),
         (
             &json!("UNAUTHORIZED"),
-            &json!("nobody but the server is `system`")
+            &json!("`system` is reserved for the server")
         )
     );
     // Inviting takes an admin's token even in open mode.

@@ -112,7 +112,7 @@ async fn nobody_can_forge_the_sender() {
             let mut envelope = fixture.ann.envelope(kind, payload);
             envelope["sender"] = json!(claimed);
             let sentence = match claimed {
-                "system" => "nobody but the server is `system`".to_owned(),
+                "system" => "`system` is reserved for the server".to_owned(),
                 _ => wrong_sender_message(&ann, "sender", claimed),
             };
             fixture
@@ -850,7 +850,7 @@ async fn only_the_executor_reports_on_a_run_and_only_while_it_runs() {
         .send_and_ack("tool.output", output.clone())
         .await;
     let gap = json!({ "tool_proposal": id, "stream": "stdout", "text": "x", "complete": true, "offset": 7 });
-    let sentence = "output goes on at byte 1, not at 7";
+    let sentence = "output continues at byte 1, not at 7";
     observer
         .expect_refused(
             &mut fixture.bot,

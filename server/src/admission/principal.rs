@@ -114,7 +114,7 @@ impl Principal {
     pub(crate) fn check_sender(&mut self, sender: &Sender) -> Result<ParticipantId, Refusal> {
         let Sender::Participant(named) = sender else {
             return Err(Refusal::Unauthorized(
-                "nobody but the server is `system`".to_owned(),
+                "`system` is reserved for the server".to_owned(),
             ));
         };
         match self.participant() {

@@ -136,7 +136,7 @@ impl DecisionBuilder<'_> {
             .map(|(id, stream)| (id.clone(), stream.audience.clone()))
             .ok_or_else(|| {
                 Refusal::InvalidState(
-                    "nothing of yours is open here; send its start first".to_owned(),
+                    "you have not started this; send its start message first".to_owned(),
                 )
             })
     }

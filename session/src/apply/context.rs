@@ -183,7 +183,7 @@ fn check_context_key(key: &str) -> Result<(), Refusal> {
     }
     if key.starts_with(RESERVED_PREFIX) {
         return Err(Refusal::Unauthorized(format!(
-            "keys that begin `{RESERVED_PREFIX}` are the server's"
+            "keys that begin with `{RESERVED_PREFIX}` are reserved for the server"
         )));
     }
     Ok(())

@@ -130,7 +130,7 @@ impl DecisionBuilder<'_> {
         }
         if announce.id.as_str() == Sender::SYSTEM {
             return Err(Refusal::Unauthorized(
-                "nobody but the server is `system`".to_owned(),
+                "`system` is reserved for the server".to_owned(),
             ));
         }
         if announce.kind != identity.kind {
@@ -145,7 +145,7 @@ impl DecisionBuilder<'_> {
         }
         if known.is_some_and(|member| member.announce.kind != announce.kind) {
             return Err(Refusal::Unauthorized(format!(
-                "`{}` is someone else here",
+                "the id `{}` belongs to somebody else in this session",
                 announce.id
             )));
         }
@@ -155,7 +155,7 @@ impl DecisionBuilder<'_> {
         {
             // No token proves who this is, so the participant who has this id keeps it.
             return Err(Refusal::Unauthorized(format!(
-                "`{}` is someone else here",
+                "the id `{}` belongs to somebody else in this session",
                 announce.id
             )));
         }
@@ -275,7 +275,7 @@ impl DecisionBuilder<'_> {
     ) -> AnswerResult {
         let sender = self.sender()?;
         if sender.capabilities() != self.session.members[by].capabilities() {
-            let problem = "your token has not all of your rights, so your other devices stay; close the connection instead";
+            let problem = "your token does not have all of your rights, so it cannot sign out your other devices; close the connection instead";
             return Err(Refusal::Unauthorized(problem.to_owned()));
         }
         let answer = self.relay(by, submitted, leave);

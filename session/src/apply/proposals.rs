@@ -516,7 +516,7 @@ fn deletion_note(file: &DeletedFile) -> String {
     };
     let DeletedFile { path, bytes, .. } = file;
     let unit = if *bytes == 1 { "byte" } else { "bytes" };
-    format!("deletes `{path}` ({bytes} {unit}); {kept}, as the agent's machine says")
+    format!("deletes `{path}` ({bytes} {unit}); {kept}, according to the agent's machine")
 }
 
 /// Raises an assessment to the agent's own estimate, which never lowers it.
@@ -531,7 +531,7 @@ fn raise_to_claimed_risk(assessment: &mut Assessment, claim: Risk) {
     };
     let claimed_risk = format!("{claim:?}").to_lowercase();
     assessment.notes.push(format!(
-        "raised: the agent itself calls this {claimed_risk}"
+        "raised, because the agent itself calls this {claimed_risk}"
     ));
     assessment.risk = claim;
     assessment.category = assessment.category.max(at_least);
@@ -547,9 +547,9 @@ fn gate_message(proposal: &Proposal, quorum: &QuorumRule, voters: &[ParticipantI
     let summary = proposal.action.command.summary();
     let short: String = summary.chars().take(200).collect();
     let waiting = if voters.is_empty() {
-        format!("nobody here can approve yet; it waits for {quorum}")
+        format!("waiting for {quorum}; nobody in this session can approve yet")
     } else {
-        format!("it waits for {quorum}")
+        format!("waiting for {quorum}")
     };
     match &proposal.trial {
         Some(trial) => format!("{category}: {short} ({reason}; {trial}); {waiting}"),

@@ -206,7 +206,8 @@ fn check_directory(directory: &str) -> Result<(), Refusal> {
     if named || directory == ANYWHERE {
         return Ok(());
     }
-    let problem = "`directory` is a path without `..`, `~` or shell signs, or `*` for anywhere";
+    let problem =
+        "`directory` is a path without `..`, `~` or shell characters, or `*` for anywhere";
     Err(Refusal::Malformed(problem.to_owned()))
 }
 
@@ -233,7 +234,7 @@ fn check_prefix(prefix: &[String]) -> Result<(), Refusal> {
     let active =
         |c: char| c.is_control() || c.is_whitespace() || ";&|<>()$`\"'\\*?[]{}~#!".contains(c);
     if prefix.iter().any(|word| word.chars().any(active)) {
-        return problem("is a list of plain words, without spaces, quotes or shell signs");
+        return problem("is a list of plain words, without spaces, quotes or shell characters");
     }
     Ok(())
 }

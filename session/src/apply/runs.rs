@@ -80,7 +80,7 @@ impl DecisionBuilder<'_> {
         }
         if offset != stream.bytes {
             let expected = stream.bytes;
-            let problem = format!("output goes on at byte {expected}, not at {offset}");
+            let problem = format!("output continues at byte {expected}, not at {offset}");
             return Err(Refusal::InvalidState(problem));
         }
         let budget = execution.limits.output_bytes;
@@ -246,7 +246,9 @@ impl DecisionBuilder<'_> {
                 ));
             }
             Some(driver) if driver != by => {
-                return Err(Refusal::Unauthorized(format!("`{driver}` is at the keys")));
+                return Err(Refusal::Unauthorized(format!(
+                    "only `{driver}` may type into this command"
+                )));
             }
             Some(_) => {}
         }

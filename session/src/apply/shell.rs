@@ -98,15 +98,15 @@ impl DecisionBuilder<'_> {
         match (named, able.as_slice()) {
             (Some(named), _) if able.contains(named) => Ok(named.clone()),
             (Some(named), []) => Err(Refusal::InvalidState(format!(
-                "`{named}` does not run people's commands, and nobody here does"
+                "`{named}` does not run people's own commands, and no other agent in this session does"
             ))),
             (Some(named), _) => Err(Refusal::InvalidState(format!(
-                "`{named}` does not run people's commands; these do: {}",
+                "`{named}` does not run people's own commands; these do: {}",
                 list()
             ))),
             (None, [only]) => Ok(only.clone()),
             (None, []) => Err(Refusal::InvalidState(
-                "nobody here runs people's commands".to_owned(),
+                "no agent in this session runs people's own commands; start one with `pvp agent --accept-shell`".to_owned(),
             )),
             (None, _) => Err(Refusal::InvalidState(format!(
                 "say which `executor` should run it: {}",

@@ -115,7 +115,7 @@ fn thinking_is_visible_to_those_its_start_names() {
     }
     assert_refusal(
         fixture.refused("bot", "thinking.chunk", json!({"text": "hm"})),
-        "InvalidState: nothing of yours is open here; send its start first",
+        "InvalidState: you have not started this; send its start message first",
     );
 }
 
@@ -148,16 +148,16 @@ fn a_chunk_belongs_to_the_stream_it_names_or_else_to_the_latest() {
     let lines = fixture.lines(&decision);
     assert_lines(
         lines,
-        &["= refused InvalidState: nothing of yours is open here; send its start first"],
+        &["= refused InvalidState: you have not started this; send its start message first"],
     );
     fixture.joins(executor_announcement("bee", json!({})));
     assert_refusal(
         fixture.refused("bee", "thinking.chunk", json!({"text": "mine?"})),
-        "InvalidState: nothing of yours is open here; send its start first",
+        "InvalidState: you have not started this; send its start message first",
     );
     assert_refusal(
         fixture.refused("bot", "response.chunk", json!({"text": "x"})),
-        "InvalidState: nothing of yours is open here; send its start first",
+        "InvalidState: you have not started this; send its start message first",
     );
 }
 
@@ -183,7 +183,7 @@ fn responses_are_visible_to_everyone() {
     );
     assert_refusal(
         fixture.refused("bot", "response.end", json!({"finish_reason": "complete"})),
-        "InvalidState: nothing of yours is open here; send its start first",
+        "InvalidState: you have not started this; send its start message first",
     );
     assert_refusal(
         fixture.refused(
@@ -243,7 +243,7 @@ fn an_agents_open_streams_are_limited_and_end_when_it_leaves() {
     fixture.joins(executor_announcement("bot", json!({})));
     assert_refusal(
         fixture.refused("bot", "thinking.chunk", json!({"text": "x"})),
-        "InvalidState: nothing of yours is open here; send its start first",
+        "InvalidState: you have not started this; send its start message first",
     );
 }
 

@@ -138,7 +138,7 @@ fn invalid_context_is_refused() {
         ),
         (
             text("session:working_directory", "/evil"),
-            "Unauthorized: keys that begin `session:` are the server's",
+            "Unauthorized: keys that begin with `session:` are reserved for the server",
         ),
         (
             json!({"key": "a", "content_type": "text"}),
@@ -173,7 +173,7 @@ fn invalid_context_is_refused() {
             "context.update",
             json!({"key": "session:tasks", "diff": "x", "reason": "r"}),
         ),
-        "Unauthorized: keys that begin `session:` are the server's",
+        "Unauthorized: keys that begin with `session:` are reserved for the server",
     );
     assert_refusal(
         fixture.refused(
@@ -181,7 +181,7 @@ fn invalid_context_is_refused() {
             "context.remove",
             json!({"key": "session:tasks", "reason": "r"}),
         ),
-        "Unauthorized: keys that begin `session:` are the server's",
+        "Unauthorized: keys that begin with `session:` are reserved for the server",
     );
 }
 

@@ -120,7 +120,7 @@ fn the_agents_claim_raises_an_assessment_and_never_lowers_it() {
             with("ls", json!({"risk_level": "low"})),
         ),
         &[
-            "8 bot tool.propose `ls` write (raised: the agent itself calls this low)",
+            "8 bot tool.propose `ls` write (raised, because the agent itself calls this low)",
             "9 system gate.request action_ref=p1 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 8",
         ],
@@ -133,7 +133,7 @@ fn the_agents_claim_raises_an_assessment_and_never_lowers_it() {
             with("ls", json!({"risk_level": "high"})),
         ),
         &[
-            "10 bot tool.propose `ls` destructive (raised: the agent itself calls this high)",
+            "10 bot tool.propose `ls` destructive (raised, because the agent itself calls this high)",
             "11 system gate.request action_ref=p2 destructive quorum=any:2 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 10",
         ],
@@ -146,7 +146,7 @@ fn the_agents_claim_raises_an_assessment_and_never_lowers_it() {
             with("make", json!({"risk_level": "critical"})),
         ),
         &[
-            "12 bot tool.propose `make` destructive (raised: the agent itself calls this critical)",
+            "12 bot tool.propose `make` destructive (raised, because the agent itself calls this critical)",
             "13 system gate.request action_ref=p3 destructive quorum=any:2 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 12",
         ],
@@ -525,7 +525,7 @@ fn a_gate_waits_if_nobody_can_approve() {
             .1
             .request
             .message
-            .contains("nobody here can approve yet; it waits for one approval")
+            .contains("waiting for one approval; nobody in this session can approve yet")
     );
     fixture.joins(announcement("bob", "human", &["approver"]));
     assert_lines(

@@ -242,11 +242,11 @@ fn nobody_is_called_system_and_nobody_changes_their_kind() {
     let mut fixture = SessionFixture::team(json!({}));
     assert_lines(
         fixture.joins(announcement("system", "human", &[])),
-        &["= refused Unauthorized: nobody but the server is `system`"],
+        &["= refused Unauthorized: `system` is reserved for the server"],
     );
     assert_lines(
         fixture.joins(announcement("bot", "human", &["admin"])),
-        &["= refused Unauthorized: `bot` is someone else here"],
+        &["= refused Unauthorized: the id `bot` belongs to somebody else in this session"],
     );
     assert_lines(fixture.joins(json!({"id": "fred", "name": "a\nb", "type": "human", "roles": [], "transport": "http"})), &["= refused InvalidMessage: a name has no control characters"]);
 }

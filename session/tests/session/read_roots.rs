@@ -140,7 +140,7 @@ fn a_directory_that_is_too_wide_or_secret_is_refused() {
         ("/home/ann/.ssh", "`/home/ann/.ssh` may hold secrets"),
         (
             "../data",
-            "`../data` is not an absolute path without `.`, `..`, `//`, a slash at the end, or shell signs",
+            "`../data` is not an absolute path without `.`, `..`, `//`, a slash at the end, or shell characters",
         ),
     ] {
         assert_refusal(

@@ -232,15 +232,15 @@ fn an_invalid_rule_is_refused() {
         ),
         (
             &["make", "a b"],
-            "InvalidMessage: `prefix` is a list of plain words, without spaces, quotes or shell signs",
+            "InvalidMessage: `prefix` is a list of plain words, without spaces, quotes or shell characters",
         ),
         (
             &["make", "a;b"],
-            "InvalidMessage: `prefix` is a list of plain words, without spaces, quotes or shell signs",
+            "InvalidMessage: `prefix` is a list of plain words, without spaces, quotes or shell characters",
         ),
         (
             &["make", "$HOME"],
-            "InvalidMessage: `prefix` is a list of plain words, without spaces, quotes or shell signs",
+            "InvalidMessage: `prefix` is a list of plain words, without spaces, quotes or shell characters",
         ),
         (
             &["make", ""],

@@ -124,7 +124,7 @@ fn output_sent_again_is_acknowledged_and_gaps_and_overlaps_are_refused() {
     );
     assert_refusal(
         fixture.refused("bot", "tool.output", output("stdout", Some(12), "x", false)),
-        "InvalidState: output goes on at byte 10, not at 12",
+        "InvalidState: output continues at byte 10, not at 12",
     );
     assert_refusal(
         fixture.refused(
@@ -132,11 +132,11 @@ fn output_sent_again_is_acknowledged_and_gaps_and_overlaps_are_refused() {
             "tool.output",
             output("stdout", Some(8), "89ab", false),
         ),
-        "InvalidState: output goes on at byte 10, not at 8",
+        "InvalidState: output continues at byte 10, not at 8",
     );
     assert_refusal(
         fixture.refused("bot", "tool.output", output("stdout", Some(8), "89", true)),
-        "InvalidState: output goes on at byte 10, not at 8",
+        "InvalidState: output continues at byte 10, not at 8",
     );
     assert_refusal(
         fixture.refused(
@@ -144,7 +144,7 @@ fn output_sent_again_is_acknowledged_and_gaps_and_overlaps_are_refused() {
             "tool.output",
             output("stdout", Some(u64::MAX), "x", false),
         ),
-        "InvalidState: output goes on at byte 10, not at 18446744073709551615",
+        "InvalidState: output continues at byte 10, not at 18446744073709551615",
     );
     fixture.sends("bot", "tool.output", output("stdout", Some(10), "", true));
     assert_lines(
@@ -518,11 +518,11 @@ fn only_the_driver_may_type() {
     );
     assert_refusal(
         fixture.refused("bob", "tool.input", keys.clone()),
-        "Unauthorized: `dan` is at the keys",
+        "Unauthorized: only `dan` may type into this command",
     );
     assert_refusal(
         fixture.refused("bot", "tool.input", keys.clone()),
-        "Unauthorized: `dan` is at the keys",
+        "Unauthorized: only `dan` may type into this command",
     );
     assert_refusal(
         fixture.refused("dan", "tool.input", json!({"tool_proposal": "p1"})),

@@ -158,7 +158,7 @@ fn a_command_runs_on_the_named_executor_or_the_only_one() {
             "shell.exec",
             json!({"command": "ls", "executor": "zoe"}),
         ),
-        "InvalidState: `zoe` does not run people's commands; these do: bot",
+        "InvalidState: `zoe` does not run people's own commands; these do: bot",
     );
     fixture.joins(executor_announcement("bee", json!({"shell_exec": true})));
     fixture.joins(executor_announcement("cow", json!({})));
@@ -172,7 +172,7 @@ fn a_command_runs_on_the_named_executor_or_the_only_one() {
             "shell.exec",
             json!({"command": "ls", "executor": "cow"}),
         ),
-        "InvalidState: `cow` does not run people's commands; these do: bee, bot",
+        "InvalidState: `cow` does not run people's own commands; these do: bee, bot",
     );
     assert_lines(
         fixture.sends_with_id(
@@ -199,7 +199,7 @@ fn a_command_runs_on_the_named_executor_or_the_only_one() {
     fixture.leaves("bee");
     assert_refusal(
         fixture.refused("dan", "shell.exec", json!({"command": "ls"})),
-        "InvalidState: nobody here runs people's commands",
+        "InvalidState: no agent in this session runs people's own commands; start one with `pvp agent --accept-shell`",
     );
     assert_refusal(
         fixture.refused(
@@ -207,7 +207,7 @@ fn a_command_runs_on_the_named_executor_or_the_only_one() {
             "shell.exec",
             json!({"command": "ls", "executor": "bee"}),
         ),
-        "InvalidState: `bee` does not run people's commands, and nobody here does",
+        "InvalidState: `bee` does not run people's own commands, and no other agent in this session does",
     );
 }
 

@@ -114,7 +114,10 @@ fn what_a_token_does_not_allow_is_refused_whatever_its_participant_may_do() {
         );
     }
     let leaves = sends_with_token(&mut fixture, "ann", &observer, "session.leave", json!({}));
-    assert!(leaves[0].contains("your other devices stay"), "{leaves:?}");
+    assert!(
+        leaves[0].contains("cannot sign out your other devices"),
+        "{leaves:?}"
+    );
     let agent = ceiling(ParticipantKind::Agent, &[Role::Admin]);
     assert_eq!(
         sends_with_token(&mut fixture, "ann", &agent, "gate.approve", approve.clone()),
