@@ -228,7 +228,7 @@ impl GateCard {
         participant: &ParticipantView,
         config: &SessionConfig,
     ) -> Option<VoteEligibility> {
-        if self.requested.proposer.as_ref() == Some(&participant.id) {
+        if self.requested.proposer.as_ref() == Some(&participant.id) && !config.solo {
             return Some(VoteEligibility::Proposer);
         }
         if config.four_eyes && self.requested.edited_by.as_ref() == Some(&participant.id) {
@@ -271,7 +271,7 @@ impl GateCard {
         let Some(me) = me.filter(|me| !me.left) else {
             return VoteEligibility::NotHere;
         };
-        if self.requested.proposer.as_ref() == Some(&me.id) {
+        if self.requested.proposer.as_ref() == Some(&me.id) && !context.config.solo {
             return VoteEligibility::Proposer;
         }
         if me.kind == ParticipantKind::Agent {
