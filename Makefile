@@ -4,9 +4,10 @@ CARGO ?= cargo
 
 .PHONY: run release install test format lint build-tests rust generated soak bench policy-report generate deny tools
 
-# Built for a first look: soon ready, not the fastest.
+# Built for a first look: ready soon, not the fastest, and without an allocator of its own.
+quick := --profile quick --no-default-features
 run: tools
-	$(CARGO) run --profile quick -- demo $(if $(DATA),--data $(DATA))
+	$(CARGO) run $(quick) -- demo $(if $(DATA),--data $(DATA))
 
 # The optimised program, target/dist/pvp: what is packaged and what the benchmarks measure.
 release: tools
@@ -19,7 +20,7 @@ MAX_BYTES := 20000000
 # Puts pvp where the shell finds it. PROFILE=dist installs the optimised program, BIN=DIR elsewhere.
 PROFILE ?= quick
 install: tools
-	$(CARGO) build --profile $(PROFILE)
+	$(CARGO) build $(if $(filter quick,$(PROFILE)),$(quick),--profile $(PROFILE))
 	@.ci/install "target/$(PROFILE)/pvp" "$(BIN)"
 
 test: tools

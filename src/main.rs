@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 /// It gives freed memory back to the system; .cargo/config.toml says how soon.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     }
     // Not above: a reaper has one thread. Without this one, a program that has become idle keeps
     // what it freed.
+    #[cfg(feature = "jemalloc")]
     let _ = tikv_jemalloc_ctl::background_thread::write(true);
     let arguments = CliArguments::parse();
     match cli::run(arguments.command) {
