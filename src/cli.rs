@@ -1,5 +1,6 @@
 //! The commands of the `pvp` binary, one module per command or group of commands.
 
+mod administration;
 mod agent;
 mod audit;
 mod check;
@@ -10,11 +11,14 @@ mod exec;
 mod gates;
 mod history;
 mod invite;
+mod join;
 mod link_argument;
 mod links;
+mod local_server;
 mod log_line;
 mod login;
 mod manual;
+mod own_links;
 mod policy;
 mod rules;
 mod send;
@@ -22,6 +26,7 @@ mod server;
 mod session;
 mod session_settings;
 mod sessions;
+mod share;
 mod tail;
 mod tokens;
 mod tui;
@@ -40,7 +45,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Subcommand)]
 pub(crate) enum CliCommand {
-    /// Start a server with a session in it, and print the links to give out.
+    /// Start a server with a session; with --share, print a line that lets another person join.
     Up(up::UpArguments),
     /// Start a server and an agent that shows what happens to its commands.
     Demo(demo::DemoArguments),
@@ -85,13 +90,15 @@ pub(crate) enum CliCommand {
     /// Be a participant: one message a line on standard input and output.
     Connect(connect::ConnectArguments),
 
+    /// Join a server with the code or link that you were sent, and open the screen.
+    Join(join::JoinArguments),
     /// Remember a link for this directory.
     Login(login::LoginArguments),
-    /// Forget it.
+    /// Forget the link that is remembered for this directory.
     Logout(login::LogoutArguments),
-    /// Whose link is used here.
+    /// Show who you are here and which link is used.
     Whoami(login::WhoamiArguments),
-    /// Invite a person or an agent: makes a token and its link.
+    /// Invite a person or an agent: print a link, or with --code a line to send.
     Invite(invite::InviteArguments),
     /// List or revoke tokens.
     Tokens(tokens::TokensArguments),
@@ -134,6 +141,7 @@ pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Create(arguments) => sessions::create(&arguments),
         CliCommand::Session(arguments) => session::run(&arguments),
         CliCommand::Connect(arguments) => connect::run(arguments),
+        CliCommand::Join(arguments) => join::run(&arguments),
         CliCommand::Login(arguments) => login::login(&arguments),
         CliCommand::Logout(arguments) => login::logout(&arguments),
         CliCommand::Whoami(arguments) => login::whoami(&arguments),

@@ -2,12 +2,13 @@
 //! durable list of grants that were acted on, written before anything runs so that none runs twice.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use pvp_client::user_directories::create_private_directory;
 use pvp_protocol::{Digest, MessageId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -86,10 +87,7 @@ impl Journal {
     /// Opens the journal in a directory, and creates both if they do not exist. Drops grants that
     /// expired long ago, and a last line that a crash cut off.
     pub fn open(directory: &Path, now: Timestamp) -> anyhow::Result<Self> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
+        create_private_directory(directory)
             .with_context(|| format!("making {}", directory.display()))?;
         let lock = open_append(&directory.join("lock"))?;
         if let Err(error) = lock.try_lock() {

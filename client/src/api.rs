@@ -7,9 +7,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use pvp_protocol::api::{
-    CommandPage, CreateSessionRequest, CreatedSession, EditRequest, GateDetails, GateList,
-    GateUpdateResponse, Invitation, InviteRequest, MessagePage, SessionDetails, SessionHead,
-    SessionList, SessionTombstone, VoteRequest, WhoAmI,
+    CommandPage, CreateSessionRequest, CreatedJoinCode, CreatedSession, EditRequest, GateDetails,
+    GateList, GateUpdateResponse, Invitation, InviteRequest, JoinCodeRequest, MessagePage,
+    RedeemCodeRequest, SessionDetails, SessionHead, SessionList, SessionTombstone, TokenList,
+    VoteRequest, WhoAmI,
 };
 use pvp_protocol::payload::{ErrorReport, OutputPage, SessionAck};
 use pvp_protocol::{JsonObject, MessageId, SessionId};
@@ -236,6 +237,32 @@ impl ApiClient {
         self.post("/api/invites", invite)
     }
 
+    pub fn create_join_code(&self, request: &JoinCodeRequest) -> Result<CreatedJoinCode, ApiError> {
+        self.post("/api/codes", request)
+    }
+
+    /// Exchanges a join code for a token.
+    pub fn join(&self, request: &RedeemCodeRequest) -> Result<Invitation, ApiError> {
+        self.post("/api/join", request)
+    }
+
+    pub fn list_tokens(&self) -> Result<TokenList, ApiError> {
+        self.get("/api/tokens", &[])
+    }
+
+    /// Revokes a token or a join code.
+    pub fn revoke_token(&self, id: &str) -> Result<(), ApiError> {
+        let is_id = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if id.is_empty() || !id.chars().all(is_id) {
+            return Err(ApiError::NotSent {
+                base: self.link.base_url().to_owned(),
+                why: format!("`{id}` is not the id of a token"),
+            });
+        }
+        let request = self.request(Method::DELETE, &format!("/api/tokens/{id}"), &[])?;
+        self.send_without_answer(request.timeout(RESPONSE_TIMEOUT))
+    }
+
     fn get<T: DeserializeOwned>(&self, path: &str, query: QueryParams<'_>) -> Result<T, ApiError> {
         self.get_long_poll(path, query, Duration::ZERO)
     }
@@ -299,6 +326,16 @@ impl ApiClient {
         ApiError::Unreachable {
             base: self.link.base_url().to_owned(),
             why: error_chain(error),
+        }
+    }
+
+    fn send_without_answer(&self, request: RequestBuilder) -> Result<(), ApiError> {
+        let lost = |error: reqwest::Error| self.unreachable(&error.without_url());
+        let response = request.send().map_err(lost)?;
+        let status = response.status();
+        match status.is_success() {
+            true => Ok(()),
+            false => Err(self.refusal(status, &self.read_body(response)?)),
         }
     }
 

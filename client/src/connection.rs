@@ -76,7 +76,9 @@ pub enum ConnectError {
     Api(#[from] ApiError),
     #[error("the link names no session; say which")]
     NoSession,
-    #[error("this server has no login, so say who you are")]
+    #[error(
+        "the link has no token; get one with `pvp join` or `pvp login`, or, on a server without login, say who you are"
+    )]
     NoParticipant,
     #[error("{}", .0.message)]
     Refused(Box<ErrorReport>),

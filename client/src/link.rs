@@ -18,7 +18,7 @@ pub struct Link {
 /// Why a text is not a valid link.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    #[error("a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…")]
+    #[error("a link begins with http:// or https://, such as http://127.0.0.1:3000/#token=…")]
     Scheme,
     #[error("the link names no host")]
     Host,
@@ -86,19 +86,41 @@ impl Link {
         self
     }
 
+    /// The same link, but to no session in particular.
+    pub fn without_session(mut self) -> Self {
+        self.session = None;
+        self
+    }
+
+    /// A link to the same session with the same token, by another address of the server.
+    pub fn with_base_url(self, base_url: &str) -> Result<Self, LinkError> {
+        let Self { token, session, .. } = self;
+        Ok(Self {
+            token,
+            session,
+            ..Self::parse(base_url)?
+        })
+    }
+
+    /// The same link with this token.
+    pub fn with_token(self, token: &str) -> Result<Self, LinkError> {
+        let token = Some(parse_token(token)?);
+        Ok(Self { token, ..self })
+    }
+
     /// The address of the server's WebSocket endpoint.
     pub fn websocket_url(&self) -> String {
         format!("{}/ws", self.base_url.replacen("http", "ws", 1))
     }
 
-    /// The whole link, including the token.
+    /// The whole link, including the token, which follows `#` so that a browser does not send it.
     pub fn reveal(&self) -> String {
         let token = self.token.as_ref().map(|token| format!("token={token}"));
         let session = self.session.as_ref().map(|id| format!("session={id}"));
         let parameters: Vec<_> = [token, session].into_iter().flatten().collect();
         match parameters.as_slice() {
             [] => format!("{}/", self.base_url),
-            parameters => format!("{}/?{}", self.base_url, parameters.join("&")),
+            parameters => format!("{}/#{}", self.base_url, parameters.join("&")),
         }
     }
 }
@@ -151,12 +173,22 @@ mod tests {
     #[test]
     fn a_parsed_link_prints_the_same_text() {
         for text in [
-            "http://127.0.0.1:3000/?token=pvp_ab_cd&session=owl",
-            "https://pvp.example/team/?token=pvp_ab_cd",
+            "http://127.0.0.1:3000/#token=pvp_ab_cd&session=owl",
+            "https://pvp.example/team/#token=pvp_ab_cd",
             "http://[::1]:3000/",
         ] {
             assert_eq!(Link::parse(text).unwrap().reveal(), text);
         }
+        let query = Link::parse("http://127.0.0.1:3000/?token=pvp_ab_cd&session=owl").unwrap();
+        assert_eq!(
+            query.reveal(),
+            "http://127.0.0.1:3000/#token=pvp_ab_cd&session=owl"
+        );
+        let moved = query.with_base_url("https://pvp.example/").unwrap();
+        assert_eq!(
+            moved.without_session().with_token("t").unwrap().reveal(),
+            "https://pvp.example/#token=t"
+        );
         let link = Link::parse("wss://pvp.example#token=pvp_ab_cd&session=owl").unwrap();
         assert_eq!(link.base_url(), "https://pvp.example");
         assert_eq!(link.websocket_url(), "wss://pvp.example/ws");

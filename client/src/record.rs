@@ -5,9 +5,9 @@
 //! seen, and whose it was: a server is known by its key, so another server at the same address is not
 //! mistaken for a forger.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use pvp_protocol::api::SessionHead;
@@ -15,6 +15,7 @@ use pvp_protocol::{SessionId, Timestamp, hex};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{ApiClient, ApiError};
+use crate::user_directories::create_private_directory;
 
 /// Sessions that are remembered; above this, those that were not seen for longest are forgotten.
 const MAX_SESSIONS: usize = 1024;
@@ -203,10 +204,7 @@ impl RecordMemory {
     /// Replaces the file of a session at once, so that no other process reads a part of it.
     fn save(&self, session: &SessionId, heads: &[RememberedHead]) -> io::Result<()> {
         let path = self.path(session);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.directory)?;
+        create_private_directory(&self.directory)?;
         if !path.exists() {
             self.forget_oldest()?;
         }

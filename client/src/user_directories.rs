@@ -1,8 +1,8 @@
 //! Where a user's links, state and server data are kept: outside of every workspace.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::DirBuilder;
-use std::io;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -104,12 +104,45 @@ pub fn private_paths() -> Vec<PathBuf> {
     paths
 }
 
-/// Creates a directory, and those above it, that only its owner may enter.
+/// Creates a directory, and those above it, that only its owner may enter, and that no repository
+/// takes in.
 pub fn create_private_directory(directory: &Path) -> io::Result<()> {
+    let is_new = !directory.exists();
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(directory)
+        .create(directory)?;
+    let own = |base: Result<PathBuf, NoUserDirectory>| {
+        base.ok().filter(|base| directory.starts_with(base))
+    };
+    if let Some(state) = own(state_directory()) {
+        return add_ignore_file(&state, IGNORE_ALL);
+    }
+    match own(config_directory()) {
+        // Settings may be kept in a repository; links may not.
+        Some(config) => add_ignore_file(&config, IGNORE_LINKS),
+        None if is_new => add_ignore_file(directory, IGNORE_ALL),
+        None => Ok(()),
+    }
+}
+
+/// What git is told about a directory of private files.
+const IGNORE_ALL: &str = "# Private files of PVP: links, journals, keys.\n*\n";
+
+/// What git is told about the directory of the settings.
+const IGNORE_LINKS: &str = "# Links of PVP hold tokens.\n/link\n/agent-link\n/*.new\n/.gitignore\n";
+
+/// Writes a `.gitignore`, unless there is one.
+fn add_ignore_file(directory: &Path, content: &str) -> io::Result<()> {
+    let file = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .open(directory.join(".gitignore"));
+    match file {
+        Ok(mut file) => file.write_all(content.as_bytes()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

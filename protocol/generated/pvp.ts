@@ -456,6 +456,32 @@ session?: SessionId, name?: string,
  */
 config: SessionConfig, };
 
+export type CreatedJoinCode = {
+/**
+ * Names the code in lists; it is not secret.
+ */
+id: string,
+/**
+ * The code.
+ */
+code: string,
+/**
+ * The server's address with the code, for a browser or a QR code.
+ */
+link: string,
+/**
+ * The roles of whoever uses it.
+ */
+roles: Array<Role>,
+/**
+ * The only session it is for; all sessions if not given.
+ */
+session?: SessionId,
+/**
+ * When the code expires.
+ */
+expires: string, };
+
 export type CreatedSession = { session: SessionId, seq: number, };
 
 export type DeletedFile = {
@@ -988,6 +1014,46 @@ expires_seconds?: number,
  */
 participant?: ParticipantId, };
 
+export type JoinCodeListItem = {
+/**
+ * Names the code, for revoking it.
+ */
+id: string,
+/**
+ * The roles of whoever uses it.
+ */
+roles: Array<Role>,
+/**
+ * The only session it is for; all sessions if not given.
+ */
+session?: SessionId,
+/**
+ * When it was made.
+ */
+created: string,
+/**
+ * When it expires.
+ */
+expires: string, };
+
+export type JoinCodeRequest = {
+/**
+ * The roles that the token allows; never admin.
+ */
+roles: Array<Role>,
+/**
+ * The only session the token is for; all sessions if not given.
+ */
+session?: SessionId,
+/**
+ * Seconds until the code expires; an hour if not given, a day at most.
+ */
+code_seconds?: number,
+/**
+ * Seconds until the token expires, counted from when the code is used; never if not given.
+ */
+expires_seconds?: number, };
+
 export type Limits = {
 /**
  * Bytes of one message.
@@ -1337,6 +1403,16 @@ supports_forks: boolean, };
 export type QuorumByCategory = { write?: QuorumRule, destructive?: QuorumRule, };
 
 export type QuorumRule = { "type": "any", count: number, } | { "type": "all" } | { "type": "role", role: Role, count: number, } | { "type": "specific", participants: Array<ParticipantId>, } | { "type": "majority" };
+
+export type RedeemCodeRequest = {
+/**
+ * The code, as it was sent.
+ */
+code: string,
+/**
+ * The name that others see.
+ */
+name: string, };
 
 export type ResolutionCause = "quorum" | "rejection" | "deadline" | "clock" | "cancel" | "proposer_left" | "session_ended";
 
@@ -1818,6 +1894,60 @@ export type ThinkingEnd = { summary?: string, duration_ms?: number, };
 export type ThinkingStart = { agent: ParticipantId, prompt_ref: MessageId, visible_to: Visibility, };
 
 export type TimeoutResolution = "rejected" | "auto_approved" | "escalated";
+
+export type TokenList = { tokens: Array<TokenListItem>, codes: Array<JoinCodeListItem>, };
+
+export type TokenListItem = {
+/**
+ * Names the token, for revoking it.
+ */
+id: string,
+/**
+ * The participant who holds it.
+ */
+participant: ParticipantId,
+/**
+ * The name that others see.
+ */
+name: string,
+/**
+ * A person or an agent.
+ */
+kind: ParticipantKind,
+/**
+ * The roles that it allows.
+ */
+roles: Array<Role>,
+/**
+ * The only session it is for; all sessions if not given.
+ */
+session?: SessionId,
+/**
+ * Who made it; the server's operator if not given.
+ */
+invited_by?: ParticipantId,
+/**
+ * When it was made.
+ */
+created: string,
+/**
+ * When it expires; never if not given.
+ */
+expires?: string,
+/**
+ * When it was revoked.
+ */
+revoked?: string,
+/**
+ * When it was last used, to the minute; never if not given.
+ */
+last_used?: string,
+/**
+ * Whether it is valid.
+ */
+state: TokenState, };
+
+export type TokenState = "valid" | "expired" | "revoked";
 
 export type ToolApprove = { tool_proposal: MessageId, approver: ParticipantId, comment?: string,
 /**

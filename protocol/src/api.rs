@@ -32,6 +32,13 @@ wire_enums! {
         Finished,
     }
 
+    /// Whether a token is valid.
+    pub enum TokenState {
+        Valid,
+        Expired,
+        Revoked,
+    }
+
     /// A vote for or against.
     pub enum VoteChoice {
         Approve,
@@ -110,6 +117,102 @@ wire_structs! {
         pub participant: ParticipantId,
         pub roles: BTreeSet<Role>,
         pub expires: Option<Timestamp>,
+    }
+
+    /// Creates a code that somebody exchanges for a token of their own, once.
+    #[serde(deny_unknown_fields)]
+    pub struct JoinCodeRequest {
+        /// The roles that the token allows; never admin.
+        pub roles: BTreeSet<Role>,
+        /// The only session the token is for; all sessions if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub session: Option<SessionId>,
+        /// Seconds until the code expires; an hour if not given, a day at most.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub code_seconds: Option<u64>,
+        /// Seconds until the token expires, counted from when the code is used; never if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub expires_seconds: Option<u64>,
+    }
+
+    /// A join code. It is shown only this once.
+    pub struct CreatedJoinCode {
+        /// Names the code in lists; it is not secret.
+        pub id: String,
+        /// The code.
+        pub code: String,
+        /// The server's address with the code, for a browser or a QR code.
+        pub link: String,
+        /// The roles of whoever uses it.
+        pub roles: BTreeSet<Role>,
+        /// The only session it is for; all sessions if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub session: Option<SessionId>,
+        /// When the code expires.
+        pub expires: Timestamp,
+    }
+
+    /// Exchanges a join code for a token.
+    #[serde(deny_unknown_fields)]
+    pub struct RedeemCodeRequest {
+        /// The code, as it was sent.
+        pub code: String,
+        /// The name that others see.
+        pub name: String,
+    }
+
+    /// A token in a list, without its secret.
+    pub struct TokenListItem {
+        /// Names the token, for revoking it.
+        pub id: String,
+        /// The participant who holds it.
+        pub participant: ParticipantId,
+        /// The name that others see.
+        pub name: String,
+        /// A person or an agent.
+        pub kind: ParticipantKind,
+        /// The roles that it allows.
+        pub roles: BTreeSet<Role>,
+        /// The only session it is for; all sessions if not given.
+        #[serde(default)]
+        pub session: Option<SessionId>,
+        /// Who made it; the server's operator if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub invited_by: Option<ParticipantId>,
+        /// When it was made.
+        pub created: Timestamp,
+        /// When it expires; never if not given.
+        #[serde(default)]
+        pub expires: Option<Timestamp>,
+        /// When it was revoked.
+        #[serde(default)]
+        pub revoked: Option<Timestamp>,
+        /// When it was last used, to the minute; never if not given.
+        #[serde(default)]
+        pub last_used: Option<Timestamp>,
+        /// Whether it is valid.
+        pub state: TokenState,
+    }
+
+    /// A join code that nobody has used, without its secret.
+    pub struct JoinCodeListItem {
+        /// Names the code, for revoking it.
+        pub id: String,
+        /// The roles of whoever uses it.
+        pub roles: BTreeSet<Role>,
+        /// The only session it is for; all sessions if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub session: Option<SessionId>,
+        /// When it was made.
+        pub created: Timestamp,
+        /// When it expires.
+        pub expires: Timestamp,
+    }
+
+    /// Every token that the caller may see, oldest first, and the join codes that can still be used.
+    pub struct TokenList {
+        pub tokens: Vec<TokenListItem>,
+        pub codes: Vec<JoinCodeListItem>,
     }
 
     /// Creates a session.
@@ -415,6 +518,10 @@ api_types!(
     WhoAmI,
     InviteRequest,
     Invitation,
+    JoinCodeRequest,
+    CreatedJoinCode,
+    RedeemCodeRequest,
+    TokenList,
     CreateSessionRequest,
     CreatedSession,
     SessionList,

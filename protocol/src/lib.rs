@@ -19,6 +19,7 @@ mod envelope;
 #[cfg(feature = "generate")]
 pub mod generate;
 mod id;
+mod join_code;
 mod json_depth;
 mod limits;
 mod message;
@@ -38,6 +39,7 @@ pub use envelope::{
     Envelope, EnvelopeHeader, MessageParseError, Sender, parse_client_message, parse_server_message,
 };
 pub use id::{ForkId, IdError, MAX_ID_LENGTH, MessageId, ParticipantId, SessionId};
+pub use join_code::{JoinCode, JoinCodeError};
 pub use json_depth::nesting_depth;
 pub use limits::{ExecutionLimits, Limits};
 pub use message::{ClientMessage, ServerMessage, WireMessage, is_published};

@@ -139,6 +139,7 @@ mod tests {
             crate::Transport,
             crate::api::CommandStatus,
             crate::api::GateStatus,
+            crate::api::TokenState,
             crate::api::VoteChoice,
             crate::payload::ClearedBy,
             crate::payload::ConflictResolution,

@@ -26,18 +26,23 @@ pub(crate) async fn authenticate(
     token: String,
 ) -> Result<Login, Refusal> {
     let (store, live_tokens) = (directory.store.as_ref(), &directory.live_tokens);
-    token::verify(store, live_tokens, &token, pvp_clock::now())
-        .await
-        .map_err(token_refusal)
+    let now = pvp_clock::now();
+    let verified = token::verify(store, live_tokens, &token, now).await;
+    let login = verified.map_err(token_refusal)?;
+    directory.token_uses.record(&login.token_id, now);
+    Ok(login)
 }
 
 /// Checks that a token that was accepted is still valid. A failure of the store must not disconnect
 /// anybody, so it counts as valid.
 async fn recheck(directory: &Arc<SessionDirectory>, login: &Login) -> Result<(), Refusal> {
     check_live(login)?;
-    let store = directory.store.as_ref();
-    match token::recheck(store, &login.token_id, pvp_clock::now()).await {
-        Ok(()) | Err(TokenError::Store(_)) => Ok(()),
+    let (store, now) = (directory.store.as_ref(), pvp_clock::now());
+    match token::recheck(store, &login.token_id, now).await {
+        Ok(()) | Err(TokenError::Store(_)) => {
+            directory.token_uses.record(&login.token_id, now);
+            Ok(())
+        }
         Err(error @ (TokenError::Unknown | TokenError::Expired | TokenError::Revoked)) => {
             Err(token_refusal(error))
         }

@@ -1,7 +1,7 @@
 //! Reads the server's settings from a TOML file, then from `PVP_*` variables, then from flags.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use pvp_protocol::suggestion::unknown_name;
@@ -81,11 +81,15 @@ impl SettingValue for PathBuf {
 
 impl SettingValue for SocketAddr {
     fn read(value: &Value) -> Option<Self> {
-        let text = value.as_str()?;
-        let text = text
-            .strip_prefix("localhost:")
-            .map(|port| format!("127.0.0.1:{port}"));
-        text.as_deref().or(value.as_str())?.parse().ok()
+        let text = match value.as_str()? {
+            "localhost" => "127.0.0.1".to_owned(),
+            text => text.replacen("localhost:", "127.0.0.1:", 1),
+        };
+        let without_port = || {
+            let ip: IpAddr = text.parse().ok()?;
+            Some(SocketAddr::new(ip, DEFAULT_PORT))
+        };
+        text.parse().ok().or_else(without_port)
     }
 }
 
@@ -157,9 +161,12 @@ macro_rules! settings {
 
 const MIB: u64 = 1024 * 1024;
 
+/// Where a server listens unless told otherwise.
+const DEFAULT_PORT: u16 = 3000;
+
 settings! {
     /// Where the server listens.
-    listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 3000)), "an address and port, such as 127.0.0.1:3000", |_| true;
+    listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)), "an address, with or without a port, such as 127.0.0.1:3000 or 0.0.0.0", |_| true;
     /// Where the log, the tokens and the key are kept; if not set, `pvp` keeps them below the user's state directory, apart for each directory that it is started in.
     data: Option<PathBuf> = None, "a directory", |_| true;
     /// The key that signs the log, if it is not to be kept with the log.
@@ -268,7 +275,17 @@ impl ServerConfig {
         environment: impl IntoIterator<Item = (String, String)>,
         flags: &[ConfigFlag],
     ) -> Result<Self, ConfigError> {
-        let mut config = Self::default();
+        Self::load_over(Self::default(), file, environment, flags)
+    }
+
+    /// As [`load`](Self::load), with other defaults.
+    pub fn load_over(
+        defaults: Self,
+        file: Option<(&str, &str)>,
+        environment: impl IntoIterator<Item = (String, String)>,
+        flags: &[ConfigFlag],
+    ) -> Result<Self, ConfigError> {
+        let mut config = defaults;
         if let Some((name, text)) = file {
             config.read_file(name, text)?;
         }
@@ -400,6 +417,24 @@ mod tests {
     }
 
     #[test]
+    fn an_address_without_a_port_means_the_usual_one() {
+        for (text, listen) in [
+            ("0.0.0.0", "0.0.0.0:3000"),
+            ("0.0.0.0:81", "0.0.0.0:81"),
+            ("::", "[::]:3000"),
+            ("[::1]:9", "[::1]:9"),
+            ("localhost", "127.0.0.1:3000"),
+            ("localhost:9", "127.0.0.1:9"),
+        ] {
+            let config = load("", &[], &[("listen", text)]).unwrap();
+            assert_eq!(config.listen.to_string(), listen, "{text}");
+        }
+        for bad in ["", "3000", "example.org:3000", "127.0.0.1:x", "1.2.3"] {
+            assert!(load("", &[], &[("listen", bad)]).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn an_invalid_value_is_reported_with_its_location_and_what_is_allowed() {
         let error = |result: Result<ServerConfig, ConfigError>| result.unwrap_err().to_string();
         assert_eq!(
@@ -408,7 +443,7 @@ mod tests {
         );
         assert_eq!(
             error(load("", &[("PVP_LISTEN", "here")], &[])),
-            "PVP_LISTEN: `listen` is \"here\"; use an address and port, such as 127.0.0.1:3000"
+            "PVP_LISTEN: `listen` is \"here\"; use an address, with or without a port, such as 127.0.0.1:3000 or 0.0.0.0"
         );
         assert_eq!(
             error(load("", &[], &[("public_url", "ftp://x")])),

@@ -1,5 +1,6 @@
 //! The directory of the sessions in memory, with the state that all of them share.
 
+mod joining;
 mod retention;
 mod session_quotas;
 mod slots;
@@ -29,6 +30,7 @@ use crate::admission::{Charge, Speaker};
 use crate::config::ServerConfig;
 use crate::feed::RingBudget;
 use crate::invite::{self, Inviter};
+use crate::join::FailedJoins;
 use crate::live_tokens::LiveTokens;
 use crate::metrics::Metrics;
 use crate::reply_queue::ReplyQueue;
@@ -37,6 +39,7 @@ use crate::task::{
     self, DeferredReply, DeletionRequest, HttpAccess, JoinedSession, PresenceMap, ReplyTo,
     SessionCommand, SessionHandle, SessionRequest,
 };
+use crate::token_uses::TokenUses;
 
 /// How many logs are remembered as checked; the others are checked again when they are loaded.
 const MAX_CHECKED_LOGS: usize = 10_000;
@@ -72,6 +75,10 @@ pub(crate) struct SessionDirectory {
     transcript_permits: Arc<Semaphore>,
     /// The tokens in use, so that they stop working when they end.
     pub(crate) live_tokens: LiveTokens,
+    /// When tokens were last used.
+    pub(crate) token_uses: TokenUses,
+    /// The wrong join codes of each address.
+    failed_joins: FailedJoins,
     /// Open connections in total.
     connection_count: AtomicU64,
     /// Notified when the last connection has closed.
@@ -122,6 +129,8 @@ impl SessionDirectory {
                 usize::try_from(config.transcripts).unwrap_or(Semaphore::MAX_PERMITS),
             )),
             live_tokens: LiveTokens::default(),
+            token_uses: TokenUses::default(),
+            failed_joins: FailedJoins::default(),
             connection_count: AtomicU64::new(0),
             last_connection_closed: Notify::new(),
             checked_heads: Mutex::default(),

@@ -7,6 +7,7 @@ mod extractors;
 mod gates;
 mod gzip;
 mod invites;
+mod landing_page;
 mod messages;
 mod openapi;
 mod routes;
@@ -264,11 +265,16 @@ async fn schema(headers: HeaderMap) -> Response {
     DOCUMENT.get_or_init(document).respond(&headers)
 }
 
-/// Upgrades to a WebSocket. Other requests to `/` get a line of text that says what this is.
+/// Upgrades to a WebSocket. Other requests to `/` get a page or a line of text that says what this
+/// is.
 async fn websocket_upgrade(
     State(directory): State<Arc<SessionDirectory>>,
     mut request: Request,
 ) -> Response {
+    // Before a token is looked at: whoever opens a link in a browser is told what to do with it.
+    if request.uri().path() == "/" && landing_page::is_wanted(request.method(), request.headers()) {
+        return landing_page::respond();
+    }
     let limits = SocketLimits {
         max_message: directory.settings.limits.message_bytes,
     };

@@ -3,6 +3,7 @@
 use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{Refusal, Timestamp};
 
+use crate::join::JoinCodeTerms;
 use crate::store::TokenRow;
 use crate::token::{self, Login, TokenClaims};
 
@@ -15,6 +16,8 @@ pub enum Inviter<'a> {
     Operator,
     /// The holder of a token.
     Participant(&'a Login),
+    /// Whoever made a join code, which was made at this time.
+    JoinCode(&'a JoinCodeTerms, Timestamp),
 }
 
 /// Creates a token and its link. The link works once the row is stored.
@@ -65,6 +68,10 @@ pub fn create_invitation(
             expires = expires.into_iter().chain(login.expires_at).min();
         }
         Inviter::Participant(login) => invited_by = Some(login.claims.participant.clone()),
+        Inviter::JoinCode(terms, made_at) => {
+            invited_by.clone_from(&terms.invited_by);
+            invited_at = invited_by.as_ref().map(|_| *made_at);
+        }
     }
     let claims = TokenClaims {
         participant,
@@ -78,9 +85,10 @@ pub fn create_invitation(
         made_with,
     };
     let (row, token) = token::create_token(&claims, now, expires);
+    // After `#`, so that a browser does not send the token and no proxy logs it.
     let link = match &claims.session {
-        Some(session) => format!("{base_url}/?token={token}&session={session}"),
-        None => format!("{base_url}/?token={token}"),
+        Some(session) => format!("{base_url}/#token={token}&session={session}"),
+        None => format!("{base_url}/#token={token}"),
     };
     let invitation = Invitation {
         token,

@@ -2,10 +2,12 @@
 
 pub mod config;
 pub mod invite;
+pub mod join;
 pub mod socket;
 pub mod store;
 pub mod token;
 
+mod addresses;
 mod admission;
 mod anchoring;
 mod connection;
@@ -24,6 +26,7 @@ mod roster;
 mod secrets;
 mod serve;
 mod task;
+mod token_uses;
 mod viewer;
 
 pub use serve::{PolicyReloader, Server};

@@ -1,7 +1,7 @@
 //! Starts, runs and stops the server.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use pvp_policy::Policy;
-use pvp_protocol::api::{Invitation, InviteRequest};
-use pvp_protocol::{ParticipantId, ParticipantKind, Role};
+use pvp_protocol::api::{CreatedJoinCode, Invitation, InviteRequest, JoinCodeRequest};
+use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId, Timestamp};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::addresses;
 use crate::anchoring;
 use crate::config::ServerConfig;
 use crate::connection_stream::ConnectionStream;
@@ -56,18 +57,28 @@ pub struct Server {
     directory: Arc<SessionDirectory>,
     listener: TcpListener,
     address: SocketAddr,
+    /// The addresses under which others reach it, if it listens on every interface.
+    reachable: Vec<IpAddr>,
 }
 
 impl Server {
     /// Opens the store and binds the address.
     pub async fn start(mut config: ServerConfig) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(config.listen)
-            .await
-            .with_context(|| format!("cannot listen on {}", config.listen))?;
+        let listener = bind(config.listen).await?;
         let address = listener
             .local_addr()
             .context("asking for the bound address")?;
         config.listen = address;
+        let reachable = match address.ip().is_unspecified() {
+            true => addresses::reachable_addresses(address),
+            false => Vec::new(),
+        };
+        if config.public_url.is_none() && address.ip().is_unspecified() {
+            // Nobody can open 0.0.0.0, so links and the check of hosts need one that people can.
+            let best = reachable.first().copied();
+            let best = best.unwrap_or_else(|| loopback_of(address));
+            config.public_url = Some(format!("http://{}", SocketAddr::new(best, address.port())));
+        }
         let data = config.data.as_deref();
         let data = data.context("say where to keep the log, with the setting `data`")?;
         let keys = KeyFiles::new(data, config.key_file.as_deref());
@@ -79,6 +90,7 @@ impl Server {
             directory,
             listener,
             address,
+            reachable,
         })
     }
 
@@ -115,6 +127,38 @@ impl Server {
         self.directory.base_url()
     }
 
+    /// The URL by which this machine reaches the server, whatever network it is on.
+    pub fn local_url(&self) -> String {
+        let ip = match self.address.ip().is_unspecified() {
+            true => loopback_of(self.address),
+            false => self.address.ip(),
+        };
+        format!("http://{}", SocketAddr::new(ip, self.address.port()))
+    }
+
+    /// The addresses under which others may reach a server that listens on every interface, the best
+    /// first.
+    pub fn reachable_addresses(&self) -> &[IpAddr] {
+        &self.reachable
+    }
+
+    /// Creates a code that somebody exchanges for a token, once.
+    pub async fn create_join_code(
+        &self,
+        request: JoinCodeRequest,
+    ) -> anyhow::Result<CreatedJoinCode> {
+        self.directory
+            .create_join_code(request, &Inviter::Operator)
+            .await
+            .map_err(|refusal| anyhow::anyhow!("{refusal}"))
+    }
+
+    /// Whether a session of this id is stored.
+    pub async fn has_session(&self, session: &SessionId) -> anyhow::Result<bool> {
+        let head = self.directory.store.head(session).await?;
+        Ok(head.is_some())
+    }
+
     /// Creates a token and its link.
     pub async fn invite(&self, invite: InviteRequest) -> anyhow::Result<Invitation> {
         self.directory
@@ -123,12 +167,14 @@ impl Server {
             .map_err(|refusal| anyhow::anyhow!("{refusal}"))
     }
 
-    /// What a token says about its holder; `None` if it is not valid on this server.
-    pub async fn token_claims(&self, token: &str) -> Option<TokenClaims> {
+    /// What a token says about its holder, and when it expires; `None` if it is not valid on this
+    /// server.
+    pub async fn token_claims(&self, token: &str) -> Option<(TokenClaims, Option<Timestamp>)> {
         let store = self.directory.store.as_ref();
         let live_tokens = &self.directory.live_tokens;
         let login = token::verify(store, live_tokens, token, pvp_clock::now());
-        Some(login.await.ok()?.claims)
+        let login = login.await.ok()?;
+        Some((login.claims, login.expires_at))
     }
 
     /// Serves until `stop` completes, then ends the connections, writes what is left and closes the
@@ -137,6 +183,7 @@ impl Server {
         let sweep = tokio::spawn(self.directory.clone().wake_due_sessions());
         let retention = tokio::spawn(self.directory.clone().delete_old_sessions());
         let anchoring = tokio::spawn(anchoring::publish_anchors(self.directory.clone()));
+        let token_uses = tokio::spawn(self.directory.clone().write_token_uses());
         tokio::select! {
             () = accept_loop(&self.directory, &self.listener) => {}
             () = self.directory.clone().end_expired_tokens() => {}
@@ -150,6 +197,9 @@ impl Server {
             .await
             .context("the watch over old sessions failed")?;
         self.directory.shut_down().await;
+        token_uses
+            .await
+            .context("writing when tokens were last used failed")?;
         anchoring.await.context("publishing anchors failed")?;
         if timeout(DRAIN_TIMEOUT, self.directory.wait_all_disconnected())
             .await
@@ -162,6 +212,32 @@ impl Server {
             .close(pvp_clock::now())
             .await
             .context("closing the store")
+    }
+}
+
+/// Binds an address. If its port is in use, the error names one that is not.
+async fn bind(listen: SocketAddr) -> anyhow::Result<TcpListener> {
+    let error = match TcpListener::bind(listen).await {
+        Ok(listener) => return Ok(listener),
+        Err(error) => error,
+    };
+    if error.kind() != std::io::ErrorKind::AddrInUse {
+        return Err(error).with_context(|| format!("cannot listen on {listen}"));
+    }
+    let advice = match addresses::next_free(listen) {
+        Some(free) => format!("stop it, or use another port: --listen {free}"),
+        None => "stop it, or choose another port with --listen".to_owned(),
+    };
+    anyhow::bail!(
+        "cannot listen on {listen}: another program uses port {}, perhaps another pvp server; {advice}",
+        listen.port()
+    )
+}
+
+fn loopback_of(address: SocketAddr) -> IpAddr {
+    match address.is_ipv4() {
+        true => Ipv4Addr::LOCALHOST.into(),
+        false => Ipv6Addr::LOCALHOST.into(),
     }
 }
 

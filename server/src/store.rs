@@ -327,6 +327,8 @@ pub struct TokenRow {
     pub expires_at: Option<Timestamp>,
     /// When it was revoked; `None` if it was not.
     pub revoked_at: Option<Timestamp>,
+    /// When it was last used, to the minute; `None` if it never was.
+    pub used_at: Option<Timestamp>,
 }
 
 impl TokenRow {
@@ -343,6 +345,32 @@ impl TokenRow {
 pub(crate) enum TokenEnd {
     Revoked,
     Expired,
+}
+
+/// A join code. Only its hash is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinCodeRow {
+    /// The public name of the code, by which it is found and revoked.
+    pub id: String,
+    /// The SHA-256 of its secret.
+    pub hash: Hash,
+    /// What its token will allow, as JSON, opaque to the store.
+    pub data: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it can no longer be used.
+    pub expires_at: Timestamp,
+    /// When it was used or revoked; `None` if neither.
+    pub ended_at: Option<Timestamp>,
+    /// The id of the token that it was exchanged for.
+    pub token: Option<String>,
+}
+
+impl JoinCodeRow {
+    /// Whether somebody can still use it.
+    pub fn is_outstanding(&self, now: Timestamp) -> bool {
+        self.ended_at.is_none() && self.expires_at > now
+    }
 }
 
 /// Which sessions a list contains.
@@ -482,6 +510,35 @@ pub trait Store: Send + Sync {
 
     /// How many tokens there are, including revoked and expired ones.
     fn count_tokens(&self) -> StoreResult<'_, u64>;
+
+    /// Writes when tokens were last used, unless a later time is written.
+    fn record_token_uses(&self, uses: Vec<(String, Timestamp)>) -> StoreResult<'_, ()>;
+
+    /// Adds a join code and forgets those that expired long before `forget_before`; false, and
+    /// nothing is added, if `limit` of them can still be used.
+    fn insert_join_code(
+        &self,
+        code: JoinCodeRow,
+        limit: usize,
+        forget_before: Timestamp,
+    ) -> StoreResult<'_, bool>;
+
+    /// The join code with this id, used or not.
+    fn find_join_code<'a>(&'a self, id: &'a str) -> StoreResult<'a, Option<JoinCodeRow>>;
+
+    /// The join codes that can still be used, oldest first.
+    fn outstanding_join_codes(&self, now: Timestamp) -> StoreResult<'_, Vec<JoinCodeRow>>;
+
+    /// Ends a join code and adds its token, both or neither; false if the code has ended before.
+    fn redeem_join_code<'a>(
+        &'a self,
+        id: &'a str,
+        token: TokenRow,
+        at: Timestamp,
+    ) -> StoreResult<'a, bool>;
+
+    /// Ends a join code that can still be used; false if there is none.
+    fn revoke_join_code<'a>(&'a self, id: &'a str, at: Timestamp) -> StoreResult<'a, bool>;
 
     /// Writes what is queued, makes a last checkpoint of every log and lets others open the store.
     /// Later appends fail.

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pvp_protocol::api::{TokenListItem, TokenState};
 use pvp_protocol::token_text::TOKEN_PREFIX;
 use pvp_protocol::{
     Capability, ParticipantId, ParticipantKind, Role, SessionId, Timestamp, capabilities_of, hex,
@@ -151,6 +152,29 @@ pub fn with_descendants(tokens: &[TokenRow], id: &str) -> Vec<String> {
     family
 }
 
+/// A stored token, as lists show it.
+pub fn list_item(row: &TokenRow, now: Timestamp) -> Result<TokenListItem, StoreError> {
+    let claims = TokenClaims::from_row(row)?;
+    Ok(TokenListItem {
+        id: row.id.clone(),
+        participant: claims.participant,
+        name: claims.name,
+        kind: claims.kind,
+        roles: claims.roles,
+        session: claims.session,
+        invited_by: claims.invited_by,
+        created: row.created_at,
+        expires: row.expires_at,
+        revoked: row.revoked_at,
+        last_used: row.used_at,
+        state: match row.end_before(now) {
+            None => TokenState::Valid,
+            Some((_, TokenEnd::Expired)) => TokenState::Expired,
+            Some((_, TokenEnd::Revoked)) => TokenState::Revoked,
+        },
+    })
+}
+
 /// Makes a participant id from the readable part of a name and a random suffix, so that no two are
 /// the same.
 pub fn new_participant_id(name: &str) -> ParticipantId {
@@ -190,6 +214,7 @@ pub fn create_token(
         created_at: now,
         expires_at,
         revoked_at: None,
+        used_at: None,
     };
     (row, text)
 }

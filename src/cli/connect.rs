@@ -16,8 +16,8 @@ use super::links::LinkArguments;
 
 #[derive(Args)]
 pub(crate) struct ConnectArguments {
-    /// The link, or `-` for the first line of standard input; else $PVP_LINK, or what `pvp login`
-    /// remembered. Others on this machine see an argument
+    /// The link, or `-` for the first line of standard input [default: $PVP_LINK, or the link
+    /// remembered for this directory]. Others on this machine see an argument
     #[arg(value_name = "LINK")]
     target: Option<String>,
     #[command(flatten)]
@@ -25,16 +25,16 @@ pub(crate) struct ConnectArguments {
     /// Join with fewer roles than the token allows; may be given several times
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<Role>,
-    /// Who to be, on a server without login
+    /// The participant id to join as, on a server without login
     #[arg(long = "as", value_name = "ID", value_parser = super::parse_participant_id)]
     participant: Option<ParticipantId>,
-    /// Resume after this seq
+    /// Send the messages after this sequence number
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// How many past messages to tell first [default: the server's, 500]
+    /// How many past messages to receive first [default: 500]
     #[arg(long, value_name = "N", conflicts_with = "after")]
     history: Option<u64>,
-    /// Stay when standard input ends, until stopped
+    /// Stay connected when standard input ends
     #[arg(long)]
     stay: bool,
 }

@@ -1,107 +1,165 @@
-//! `pvp invite`: creates a token and its link.
+//! `pvp invite`: creates a token and its link, or a join code.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
 use clap::Args;
-use pvp_protocol::api::{Invitation, InviteRequest};
-use pvp_protocol::{ParticipantId, ParticipantKind, Role};
+use pvp_protocol::api::{CreatedJoinCode, Invitation, InviteRequest, JoinCodeRequest};
+use pvp_protocol::{ParticipantId, ParticipantKind, Refusal, Role, SessionId};
 use pvp_server::invite::{Inviter, create_invitation};
-use pvp_server::store::SqliteTokens;
+use pvp_server::join;
 
+use super::administration::Administration;
 use super::links::LinkArguments;
+use super::local_server::LocalServer;
+use super::share;
 
 #[derive(Args)]
 pub(crate) struct InviteArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// Invite through the server's data directory on this machine, instead of an admin's link
-    #[arg(long, value_name = "DIR", conflicts_with = "link")]
+    /// The server's data directory on this machine, instead of an admin's link [default: that of the
+    /// server that was started in this directory]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["link", "link_file"])]
     data: Option<PathBuf>,
-    /// Where links point to, for --data
-    #[arg(
-        long,
-        value_name = "URL",
-        default_value = "http://127.0.0.1:3000",
-        requires = "data"
-    )]
-    url: String,
-    /// Who is invited
-    #[arg(long)]
-    name: String,
-    /// The most they may be; may be given several times
-    #[arg(long = "role", required = true, value_name = "ROLE")]
+    /// The address that the link begins with [default: the one that the server was started with]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["link", "link_file"])]
+    url: Option<String>,
+    /// The name that others see
+    #[arg(long, required_unless_present = "code")]
+    name: Option<String>,
+    /// A role that the token allows; may be given several times [default with --code: approver]
+    #[arg(long = "role", required_unless_present = "code", value_name = "ROLE")]
     roles: Vec<Role>,
     /// human or agent
     #[arg(long, default_value = "human", value_parser = parse_kind)]
     kind: ParticipantKind,
-    /// For every session, also if the link names one
+    /// Allow every session, even if the link names one
     #[arg(long, conflicts_with = "session")]
     everywhere: bool,
-    /// How long it holds, such as 30m, 2h or 7d; for ever if not given
+    /// How long the token is valid, such as 30m, 2h or 7d [default: until it is revoked]
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     expires: Option<u64>,
-    /// Another token for someone who is known already, by participant id
+    /// Make another token for somebody who has one, by their participant id
     #[arg(long, value_parser = super::parse_participant_id, value_name = "ID")]
     participant: Option<ParticipantId>,
-    /// Print JSON: token, link, participant, roles, expires
+    /// Print a line to send, `pvp join CODE`, that works once within the hour
+    #[arg(long, conflicts_with_all = ["name", "kind", "participant"])]
+    code: bool,
+    /// Print a QR code too
+    #[arg(long, conflicts_with = "json")]
+    qr: bool,
+    /// Print JSON: token, link, participant, roles, expires; with --code: id, code, link, roles,
+    /// session, expires
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: InviteArguments) -> anyhow::Result<ExitCode> {
-    let invite = |session| InviteRequest {
-        name: arguments.name.clone(),
-        roles: arguments.roles.iter().copied().collect(),
-        kind: arguments.kind,
-        capabilities: Default::default(),
-        session,
-        expires_seconds: arguments.expires,
-        participant: arguments.participant.clone(),
-    };
-    let invitation = match &arguments.data {
-        Some(data) => {
-            if !data.join("pvp.sqlite3").exists() {
-                bail!(
-                    "{} is not a data directory; start `pvp server --data` there first",
-                    data.display()
-                );
-            }
-            let tokens = SqliteTokens::open(data).context("opening the data directory")?;
-            let base = arguments.url.trim_end_matches('/');
-            let invite = invite(arguments.link.session_flag());
-            let (row, invitation) =
-                create_invitation(invite, &Inviter::Operator, base, pvp_clock::now())
-                    .map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
-            tokens.insert(&row)?;
-            invitation
-        }
-        None => {
-            let api = arguments.link.api_client()?;
-            let session = match arguments.everywhere {
-                true => None,
-                false => arguments.link.named_session(api.link()),
-            };
-            api.invite(&invite(session))?
-        }
-    };
-    print_invitation(&invitation, arguments.json)?;
+    let administration = Administration::find(&arguments.link, arguments.data.as_deref())?;
+    match arguments.code {
+        true => arguments.print_code(&arguments.create_code(&administration)?)?,
+        false => arguments.print_invitation(&arguments.invite(&administration)?)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_invitation(invitation: &Invitation, json: bool) -> anyhow::Result<()> {
-    if json {
-        return super::print_json(serde_json::to_string(invitation)?);
+impl InviteArguments {
+    /// The only session of the token.
+    fn session(&self, administration: &Administration) -> Option<SessionId> {
+        if self.everywhere {
+            return None;
+        }
+        match administration {
+            Administration::Link(api) => self.link.named_session(api.link()),
+            Administration::Data { session, .. } => {
+                self.link.session_flag().or_else(|| session.clone())
+            }
+        }
     }
-    super::print_line(format!("participant  {}", invitation.participant))?;
-    let roles: Vec<_> = invitation.roles.iter().map(|role| role.as_str()).collect();
-    super::print_line(format!("roles        {}", roles.join(", ")))?;
-    match invitation.expires {
-        Some(expires) => super::print_line(format!("expires      {expires}"))?,
-        None => super::print_line("expires      never")?,
+
+    /// The address that links to a server on this machine begin with.
+    fn base_url<'a>(&'a self, server: &'a LocalServer) -> &'a str {
+        let url = self.url.as_deref().unwrap_or(&server.url);
+        url.trim_end_matches('/')
     }
-    super::print_line(format!("link         {}", invitation.link))
+
+    fn invite(&self, administration: &Administration) -> anyhow::Result<Invitation> {
+        let request = InviteRequest {
+            name: self.name.clone().unwrap_or_default(),
+            roles: self.roles.iter().copied().collect(),
+            kind: self.kind,
+            capabilities: Default::default(),
+            session: self.session(administration),
+            expires_seconds: self.expires,
+            participant: self.participant.clone(),
+        };
+        match administration {
+            Administration::Link(api) => Ok(api.invite(&request)?),
+            Administration::Data { server, .. } => {
+                let (base_url, now) = (self.base_url(server), pvp_clock::now());
+                let created = create_invitation(request, &Inviter::Operator, base_url, now);
+                let (row, invitation) = created.map_err(refused)?;
+                server.tokens()?.insert(&row)?;
+                Ok(invitation)
+            }
+        }
+    }
+
+    fn create_code(&self, administration: &Administration) -> anyhow::Result<CreatedJoinCode> {
+        let roles = match self.roles.as_slice() {
+            [] => [Role::Approver].into(),
+            roles => roles.iter().copied().collect(),
+        };
+        let request = JoinCodeRequest {
+            roles,
+            session: self.session(administration),
+            code_seconds: None,
+            expires_seconds: self.expires,
+        };
+        match administration {
+            Administration::Link(api) => Ok(api.create_join_code(&request)?),
+            Administration::Data { server, .. } => {
+                let (base_url, now) = (self.base_url(server), pvp_clock::now());
+                let created = join::create_join_code(request, &Inviter::Operator, base_url, now);
+                let (row, created) = created.map_err(refused)?;
+                let (limit, forget) = (join::MAX_OUTSTANDING_CODES, join::forget_before(now));
+                match server.tokens()?.insert_join_code(&row, limit, forget)? {
+                    true => Ok(created),
+                    false => Err(refused(join::too_many_codes())),
+                }
+            }
+        }
+    }
+
+    fn print_code(&self, created: &CreatedJoinCode) -> anyhow::Result<()> {
+        match self.json {
+            true => super::print_json(serde_json::to_string(created)?),
+            false => share::print_join_code(created, self.qr),
+        }
+    }
+
+    fn print_invitation(&self, invitation: &Invitation) -> anyhow::Result<()> {
+        if self.json {
+            return super::print_json(serde_json::to_string(invitation)?);
+        }
+        super::print_line(format!("participant  {}", invitation.participant))?;
+        let roles: Vec<_> = invitation.roles.iter().map(|role| role.as_str()).collect();
+        super::print_line(format!("roles        {}", roles.join(", ")))?;
+        match invitation.expires {
+            Some(expires) => super::print_line(format!("expires      {expires}"))?,
+            None => super::print_line("expires      never")?,
+        }
+        super::print_line(format!("link         {}", invitation.link))?;
+        match self.qr {
+            true => share::print_qr(&invitation.link),
+            false => Ok(()),
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> anyhow::Error {
+    anyhow::anyhow!("{refusal}")
 }
 
 fn parse_kind(text: &str) -> Result<ParticipantKind, String> {

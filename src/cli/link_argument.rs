@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{PipeReader, Read, Write};
+use std::io::{BufRead, PipeReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
@@ -37,8 +37,8 @@ pub(super) fn from_argument(text: &str) -> anyhow::Result<Link> {
     let link = Link::parse(text)?;
     if link.token().is_some() {
         super::print_warning(
-            "a link on the command line is seen by others on this machine and kept by the shell; \
-             remember it with `pvp login`, or use --link-file FILE, PVP_LINK or `-` for standard input",
+            "a link on the command line is seen by others on this machine and kept in the shell's history; \
+             run `pvp login` and paste it, or use --link-file FILE, PVP_LINK or `-` for standard input",
         );
         let Err(problem) = restart_without(text);
         super::print_error(&problem.context("the link stays in the list of processes"));
@@ -60,13 +60,27 @@ pub(super) fn from_file(path: &Path) -> anyhow::Result<Link> {
 
 /// Reads a link from the first line of standard input.
 pub(super) fn from_stdin() -> anyhow::Result<Link> {
+    Link::parse(&first_line_of_stdin()?).context("standard input")
+}
+
+/// The first line of standard input, which is not empty.
+pub(super) fn first_line_of_stdin() -> anyhow::Result<String> {
     let mut line = String::new();
-    let read = std::io::stdin().read_line(&mut line);
+    // The lock shares its buffer with later readers, who get the lines that follow.
+    let read = std::io::stdin()
+        .lock()
+        .take(MAX_LINK_BYTES)
+        .read_line(&mut line);
     read.context("reading the link from standard input")?;
     if line.trim().is_empty() {
         bail!("there is no link on standard input");
     }
-    Link::parse(&line).context("standard input")
+    Ok(line)
+}
+
+/// Whether an argument stands for a link that an earlier self of this process has hidden.
+pub(super) fn is_hidden(argument: &str) -> bool {
+    argument.starts_with(HIDDEN_LINK)
 }
 
 fn from_pipe(number: &str) -> anyhow::Result<Link> {
@@ -113,10 +127,10 @@ mod tests {
 
     #[test]
     fn the_link_is_replaced_in_every_form_that_an_argument_has() {
-        let hidden = |argument: &str| hide_in(OsStr::new(argument), "http://h/?token=t", "fd:3");
-        assert_eq!(hidden("http://h/?token=t"), "fd:3");
-        assert_eq!(hidden("--link=http://h/?token=t"), "--link=fd:3");
-        assert_eq!(hidden("see http://h/?token=t"), "see http://h/?token=t");
+        let hidden = |argument: &str| hide_in(OsStr::new(argument), "http://h/#token=t", "fd:3");
+        assert_eq!(hidden("http://h/#token=t"), "fd:3");
+        assert_eq!(hidden("--link=http://h/#token=t"), "--link=fd:3");
+        assert_eq!(hidden("see http://h/#token=t"), "see http://h/#token=t");
         assert_eq!(hidden("--link"), "--link");
     }
 }

@@ -21,7 +21,8 @@ const FORMER_LINK_FILE: &str = ".pvp/link";
 
 #[derive(Args, Clone)]
 pub(crate) struct LinkArguments {
-    /// The link, or `-` for standard input; else $PVP_LINK, or what `pvp login` remembered
+    /// The link, or `-` for standard input [default: $PVP_LINK, or the link remembered for this
+    /// directory]
     #[arg(long, value_name = "LINK")]
     link: Option<String>,
     /// A file that holds the link
@@ -49,21 +50,26 @@ impl std::fmt::Display for LinkSource {
 }
 
 impl LinkArguments {
-    /// The link given by flag or environment, or else the nearest saved one.
-    pub(crate) fn resolve_link(&self) -> anyhow::Result<(Link, LinkSource)> {
+    /// The link given by flag or environment.
+    pub(crate) fn given_link(&self) -> anyhow::Result<Option<Link>> {
         if let Some(text) = &self.link {
             let link = link_argument::from_argument(text).context("--link")?;
-            return Ok((link, LinkSource::Given));
+            return Ok(Some(link));
         }
         if let Some(path) = &self.link_file {
-            return Ok((link_argument::from_file(path)?, LinkSource::Given));
+            return Ok(Some(link_argument::from_file(path)?));
         }
-        if let Some(link) = link_from_variable("PVP_LINK")? {
+        link_from_variable("PVP_LINK")
+    }
+
+    /// The link given by flag or environment, or else the nearest saved one.
+    pub(crate) fn resolve_link(&self) -> anyhow::Result<(Link, LinkSource)> {
+        if let Some(link) = self.given_link()? {
             return Ok((link, LinkSource::Given));
         }
         let found = find_saved_link(&[ParticipantKind::Human, ParticipantKind::Agent])?;
         found.context(
-            "no server is known here; remember a link with `pvp login`, give --link-file, or set PVP_LINK",
+            "no server is known here; start one with `pvp up`, join one with `pvp join` or `pvp login`, give --link-file, or set PVP_LINK",
         )
     }
 
@@ -96,11 +102,14 @@ impl LinkArguments {
         match sessions.as_slice() {
             [only] => Ok(only.session.clone()),
             [] => bail!(
-                "no session is open; make one with `pvp create`, or name one of `pvp sessions --all` with --session"
+                "no session is open; create one with `pvp create`, or choose one of `pvp sessions --all` with --session"
             ),
             several => {
                 let names: Vec<_> = several.iter().map(|one| one.session.as_str()).collect();
-                bail!("say which with --session: {}", names.join(", "))
+                bail!(
+                    "several sessions are open; choose one with --session: {}",
+                    names.join(", ")
+                )
             }
         }
     }
@@ -126,7 +135,8 @@ pub(crate) fn link_from_variable(name: &str) -> anyhow::Result<Option<Link>> {
 }
 
 /// The link that is saved for one of these holders, the first before the others: for this directory,
-/// for the nearest one above it, or else for every directory. Links in the directories themselves are not used: a repository may bring one along.
+/// for the nearest one above it, or else for every directory. Links in the directories themselves
+/// are not used: a repository may bring one along.
 pub(crate) fn find_saved_link(
     holders: &[ParticipantKind],
 ) -> anyhow::Result<Option<(Link, LinkSource)>> {

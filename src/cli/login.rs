@@ -16,21 +16,21 @@ use super::{link_argument, one_line, print_json, print_line};
 
 #[derive(Args)]
 pub(crate) struct LoginArguments {
-    /// The link, as `pvp invite` printed it; else $PVP_LINK, or the first line of standard input.
+    /// The link, as `pvp invite` printed it [default: $PVP_LINK, or the first line of standard input].
     /// Others on this machine see an argument, so paste the link when you are asked for it
     #[arg(value_name = "LINK")]
     link: Option<String>,
     /// A file that holds the link
     #[arg(long, value_name = "FILE", conflicts_with = "link")]
     link_file: Option<PathBuf>,
-    /// Remember it for every directory, not only for this one and those below
+    /// Remember the link for every directory, not only for this one and those below
     #[arg(long)]
     everywhere: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct LogoutArguments {
-    /// Forget the link for every directory
+    /// Forget the link that is remembered for every directory
     #[arg(long)]
     everywhere: bool,
 }
@@ -47,7 +47,7 @@ pub(crate) struct WhoamiArguments {
 pub(crate) fn login(arguments: &LoginArguments) -> anyhow::Result<ExitCode> {
     let link = arguments.read_link()?;
     if link.token().is_none() {
-        bail!("the link has no token; ask for an invitation");
+        bail!("the link has no token; use `pvp join` for a code, or ask for an invitation");
     }
     let me = ApiClient::new(link.clone()).whoami()?;
     let path = saved_link_path(arguments.everywhere, me.kind)?;
@@ -65,7 +65,7 @@ pub(crate) fn login(arguments: &LoginArguments) -> anyhow::Result<ExitCode> {
     if me.session.is_none() && me.roles.contains(&Role::Admin) {
         super::print_warning(
             "this is an administrator's link to every session: whoever reads it owns the server. \
-             For everyday use, invite yourself to one session with `pvp invite`, and remember that link",
+             For everyday use, invite yourself with `pvp invite` and fewer roles, and remember that link",
         );
     }
     Ok(ExitCode::SUCCESS)
@@ -108,7 +108,7 @@ pub(crate) fn logout(arguments: &LogoutArguments) -> anyhow::Result<ExitCode> {
     }
     if forgotten.is_empty() {
         let path = saved_link_path(arguments.everywhere, ParticipantKind::Human)?;
-        bail!("nothing is remembered in {}", path.display());
+        bail!("no link is remembered in {}", path.display());
     }
     for path in forgotten {
         print_line(format!("forgot {}", path.display()))?;
@@ -133,7 +133,7 @@ pub(crate) fn whoami(arguments: &WhoamiArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn identity_text(me: &WhoAmI) -> String {
+pub(super) fn identity_text(me: &WhoAmI) -> String {
     let roles: Vec<_> = me.roles.iter().map(|role| role.as_str()).collect();
     format!(
         "{} ({}; {})",

@@ -1,6 +1,7 @@
 //! `pvp server`: runs the server alone, rotates its key, or declares that its data was restored.
 
 use std::io::{IsTerminal, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,6 +19,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::prelude::*;
 
+use super::local_server;
+
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ServerCommandArguments {
@@ -29,7 +32,7 @@ pub(crate) struct ServerCommandArguments {
 
 #[derive(Subcommand)]
 enum ServerCommand {
-    /// Sign with another key from now on and destroy the old secret key; the server must be stopped
+    /// Replace the key that signs the log and destroy the old secret key; the server must be stopped
     RotateKey {
         /// The server's data directory
         #[arg(long, value_name = "DIR")]
@@ -54,24 +57,26 @@ enum ServerCommand {
 
 #[derive(Args)]
 pub(crate) struct ServerArguments {
-    /// Where to listen [default: 127.0.0.1:3000]
+    /// The address to listen on; 0.0.0.0 lets other machines connect, and the port is 3000 if left out
+    /// [default: 127.0.0.1:3000]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Where the log, the tokens and the key are kept [default: a directory for where this is
-    /// started, below the user's state directory]
+    /// The directory for the log, the tokens and the key [default: one for the current directory,
+    /// below the user's state directory]
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
-    /// The key that signs the log, kept elsewhere than the log [default: server.key in the data
-    /// directory]
+    /// The file with the key that signs the log, to keep it apart from the log [default: server.key
+    /// in the data directory]
     #[arg(long, value_name = "FILE")]
     key_file: Option<String>,
     /// No login: anyone who can connect may claim any role
     #[arg(long)]
     open: bool,
-    /// With --open: listen on an address that others can reach all the same
+    /// With --open: listen even on an address that other machines can reach
     #[arg(long)]
     i_know_this_is_open: bool,
-    /// The address that people reach the server by
+    /// The address that others open, if it is not the one the server listens on, such as that of a
+    /// reverse proxy with TLS
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
     /// Rules of your own on top of the built-in ones; read again on SIGHUP
@@ -81,7 +86,7 @@ pub(crate) struct ServerArguments {
     /// docs/operations.md
     #[arg(long, value_name = "FILE|JSON")]
     config: Option<String>,
-    /// Print one JSON line when it listens: listen, admin_link, data
+    /// Print one line of JSON when the server listens
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -111,7 +116,22 @@ fn run_server(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
 
 /// Loads the settings, refuses dangerous ones, and starts logging.
 pub(super) fn prepare(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
-    let mut config = load_config(arguments)?;
+    complete(arguments, load_config(arguments, ServerConfig::default())?)
+}
+
+/// The same for a server that others are to reach: it listens on every interface, unless the settings
+/// say where it listens or how it is reached.
+pub(super) fn prepare_shared(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
+    let config = load_config(arguments, ServerConfig::default())?;
+    if config.public_url.is_some() {
+        return complete(arguments, config);
+    }
+    let mut defaults = ServerConfig::default();
+    defaults.listen.set_ip(Ipv4Addr::UNSPECIFIED.into());
+    complete(arguments, load_config(arguments, defaults)?)
+}
+
+fn complete(arguments: &ServerArguments, mut config: ServerConfig) -> anyhow::Result<ServerConfig> {
     config.check_exposure(arguments.i_know_this_is_open)?;
     if config.data.is_none() {
         config.data = Some(default_data_directory()?);
@@ -163,7 +183,7 @@ pub(super) fn warn_of_data_in(workspace: &Path) {
 fn record_data(data: &Path) {
     if let Err(error) = record_data_directory(data) {
         super::print_warning(&format!(
-            "could not note the data directory for executors on this machine: {error}"
+            "could not record the data directory for executors on this machine: {error}"
         ));
     }
     if let (Ok(data), Ok(here)) = (data.canonicalize(), super::current_directory())
@@ -176,7 +196,10 @@ fn record_data(data: &Path) {
     }
 }
 
-fn load_config(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
+fn load_config(
+    arguments: &ServerArguments,
+    defaults: ServerConfig,
+) -> anyhow::Result<ServerConfig> {
     let file = match &arguments.config {
         None => None,
         Some(json) if json.trim_start().starts_with('{') => {
@@ -204,7 +227,7 @@ fn load_config(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
     let file = file
         .as_ref()
         .map(|(name, text)| (name.as_str(), text.as_str()));
-    let mut config = ServerConfig::load(file, std::env::vars(), &flags)?;
+    let mut config = ServerConfig::load_over(defaults, file, std::env::vars(), &flags)?;
     if config.working_directory.is_none() {
         let here = super::current_directory()?;
         config.working_directory = here.to_str().map(str::to_owned);
@@ -243,6 +266,10 @@ pub(super) async fn serve(
     if let Some(key_file) = key_file {
         record_data(&key_file);
     }
+    if let Err(error) = local_server::record(&data, &server) {
+        super::print_error(&error);
+    }
+    warn_of_reach(&server);
     let mut hangup = signal(SignalKind::hangup()).context("watching for signals")?;
     let reloader = server.policy_reloader();
     // At a terminal, SIGHUP means that it was closed, so the server stops; otherwise it reloads the
@@ -261,6 +288,37 @@ pub(super) async fn serve(
     };
     on_listening(&server).await?;
     server.run(stop).await
+}
+
+/// Warns if others can reach the server without TLS, and says by which other addresses they can.
+fn warn_of_reach(server: &Server) {
+    let (address, url) = (server.address(), server.url());
+    if address.ip().is_loopback() || url.starts_with("https://") {
+        return;
+    }
+    let port = address.port();
+    super::print_warning(&format!(
+        "warning: other machines can reach this server without TLS. Tokens, commands and their output travel \
+         unencrypted: whoever is on the network can read them and act as you. Use a network that you trust, \
+         or listen on 127.0.0.1 and use a VPN, `ssh -L {port}:127.0.0.1:{port} HOST`, or a reverse proxy with \
+         TLS (--public-url https://…)"
+    ));
+    let others: Vec<_> = server
+        .reachable_addresses()
+        .iter()
+        .map(|ip| format!("http://{}", SocketAddr::new(*ip, port)))
+        .filter(|other| *other != url)
+        .collect();
+    match (server.reachable_addresses(), others.as_slice()) {
+        ([], _) if address.ip().is_unspecified() => super::print_warning(
+            "this machine has no address that others could open; give one with --public-url",
+        ),
+        (_, []) => {}
+        (_, others) => super::print_warning(&format!(
+            "links begin with {url}; this machine also has {}; choose with --public-url",
+            others.join(", ")
+        )),
+    }
 }
 
 /// The signal for a write beyond the file size limit; the same number on every Linux.
@@ -289,10 +347,9 @@ async fn print_startup(server: &Server, data: &Path, open: bool, json: bool) -> 
     super::print_line(format!("data in {}", data.display()))?;
     match admin_link {
         Some(link) => super::print_line(format!("admin link (shown once): {link}")),
-        None => super::print_line(format!(
-            "invite people with: pvp invite --data {} --name NAME --role ROLE",
-            data.display()
-        )),
+        None => super::print_line(
+            "invite people, in this directory, with: pvp invite --name Ann --role approver",
+        ),
     }
 }
 

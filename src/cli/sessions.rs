@@ -28,7 +28,7 @@ pub(crate) struct SessionsArguments {
 
 #[derive(Subcommand)]
 enum SessionsCommand {
-    /// Keep the whole log of a session that has ended, for `pvp audit verify --export`
+    /// Save the whole log of a session that has ended, for `pvp audit verify --export`
     Archive {
         #[command(flatten)]
         link: LinkArguments,
@@ -46,7 +46,7 @@ enum SessionsCommand {
         /// The session
         #[arg(value_parser = super::parse_session_id)]
         id: SessionId,
-        /// Only if it ends where this archive ends, which `pvp sessions archive` made
+        /// Delete it only if it ends where this archive, made by `pvp sessions archive`, ends
         #[arg(long, value_name = "FILE")]
         archived: Option<PathBuf>,
         /// Print JSON
@@ -59,10 +59,10 @@ enum SessionsCommand {
 struct ListArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// Those that have ended too
+    /// Show sessions that have ended too
     #[arg(long, short)]
     all: bool,
-    /// At most this many
+    /// Show at most this many
     #[arg(long, short = 'n', default_value_t = 100, value_name = "N")]
     limit: u64,
     /// Print JSON
@@ -74,10 +74,10 @@ struct ListArguments {
 pub(crate) struct CreateArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// Its id, such as blue-owl; a fresh one if not given
+    /// The session's id, such as blue-owl [default: a new one]
     #[arg(value_parser = super::parse_session_id)]
     id: Option<SessionId>,
-    /// What people call it
+    /// The name that people see
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
@@ -108,8 +108,9 @@ pub(crate) fn run(arguments: &SessionsArguments) -> anyhow::Result<ExitCode> {
             print_line(match json {
                 true => serde_json::to_string(&tombstone)?,
                 false => format!(
-                    "deleted {id}; its tombstone says {} entries, the last with the hash {}",
-                    tombstone.entries, tombstone.head
+                    "deleted {id}; its log had {}, the last with the hash {}",
+                    entries_text(tombstone.entries),
+                    tombstone.head
                 ),
             })?;
             Ok(ExitCode::SUCCESS)
@@ -126,7 +127,7 @@ fn archive(api: &ApiClient, session: &SessionId, to: &Path) -> anyhow::Result<Ex
         .with_context(|| format!("making the file {}", to.display()))?;
     let written = write_archive(api, session, &file).and_then(|()| archived_entries(to, session));
     match written {
-        Ok(entries) => print_line(format!("archived {session}: {entries} entries"))?,
+        Ok(entries) => print_line(format!("archived {session}: {}", entries_text(entries)))?,
         Err(error) => {
             // Half of an archive looks like a whole one.
             std::fs::remove_file(to)
@@ -135,6 +136,13 @@ fn archive(api: &ApiClient, session: &SessionId, to: &Path) -> anyhow::Result<Ex
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn entries_text(entries: u64) -> String {
+    match entries {
+        1 => "1 entry".to_owned(),
+        many => format!("{many} entries"),
+    }
 }
 
 fn write_archive(api: &ApiClient, session: &SessionId, file: &File) -> anyhow::Result<()> {
@@ -176,7 +184,7 @@ fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
         print_line(summary_line(session))?;
     }
     if list.more {
-        print_line("… and older ones; ask for more with -n")?;
+        print_line("… older sessions are not shown; show more with -n")?;
     }
     Ok(ExitCode::SUCCESS)
 }

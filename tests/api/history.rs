@@ -438,6 +438,8 @@ impl RestartedServer {
 
 /// Takes back what the last migrations of the schema did.
 const TO_THE_SCHEMA_BEFORE: &str = "
+    DROP TABLE join_codes;
+    ALTER TABLE tokens DROP COLUMN used_at;
     DROP TABLE tombstones;
     DROP INDEX sessions_by_maker;
     DROP INDEX sessions_by_end;

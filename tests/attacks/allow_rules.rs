@@ -235,6 +235,7 @@ async fn to_look_like_somebody_else_on_a_terminal() {
     let line = format!("make a{HIDDEN_CHARACTERS}; cat b{HIDDEN_CHARACTERS}\nls");
     for arguments in [
         &["tokens", "list", "--data", data][..],
+        &["tokens", "list", "--json", "--data", data],
         &["check", &line],
         &["check", "--json", &line],
         &["policy", "explain", &line],
@@ -255,7 +256,7 @@ async fn to_look_like_somebody_else_on_a_terminal() {
     }
     // They are made visible, and JSON still means the same.
     let tokens = cli
-        .run_json_lines(&["tokens", "list", "--data", data])
+        .run_json_lines(&["tokens", "list", "--json", "--data", data])
         .await;
     assert!(tokens.iter().any(|token| token["name"] == name));
     let messages = cli.run_json_lines(&["tail", "--json"]).await;

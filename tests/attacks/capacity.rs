@@ -738,11 +738,12 @@ async fn sessions_that_ended_long_ago_are_archived_and_deleted() {
     for session in ["open", "fresh"] {
         assert_eq!(about_session(&server, "GET", session, &admin).await.0, 200);
     }
-    let names: Vec<_> = std::fs::read_dir(archives.path())
+    let mut names: Vec<_> = std::fs::read_dir(archives.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(names, ["old.jsonl"]);
+    names.sort();
+    assert_eq!(names, [".gitignore", "old.jsonl"]);
     let archive = std::fs::read_to_string(archives.path().join("old.jsonl")).unwrap();
     assert_eq!(archive.lines().count(), old.len());
     let report = assert_intact(data.path());

@@ -181,13 +181,16 @@ async fn the_link_and_the_key_that_pvp_up_leaves_in_the_workspace() {
         "cat .pvp/link",
         "cat pvp-data/server.key",
         "cat pvp-data/server.keys",
+        // The server's data is found from here, so nobody but a person may start this.
+        "pvp invite --name eve --role approver",
+        "pvp invite --code",
     ];
     let swept = ["grep -rah . .", "grep -ra token= ."];
     let lines = [&named[..], &swept[..]].concat();
     let agent = up.start_agent(cli, &lines, &[]).await;
     let outcomes = attempt(&mut up.person, &agent.user.participant, &lines).await;
-    assert_eq!(outcomes[..3], [const { AttemptOutcome::Asked }; 3]);
-    for outcome in &outcomes[3..] {
+    assert_eq!(outcomes[..5], [const { AttemptOutcome::Asked }; 5]);
+    for outcome in &outcomes[5..] {
         let AttemptOutcome::Ran { printed } = outcome else {
             panic!("{outcome:?}");
         };
@@ -203,14 +206,22 @@ async fn the_administrators_rights_from_what_pvp_up_remembers() {
     let me = cli.run_json(&["whoami", "--json"]).await["me"].clone();
     assert_eq!(
         json!([me["kind"], me["roles"], me["session"]]),
-        json!(["human", ["driver", "approver"], "main"])
+        json!(["human", ["driver", "approver"], null])
     );
-    // What is remembered can neither invite nor open other sessions.
-    let invite = ["invite", "--name", "eve", "--role", "approver"];
-    let refusal = cli.run(&invite).await;
-    assert_ne!(refusal.code, Some(0), "{refusal:?}");
-    let refusal = cli.run(&["create", "--session", "other"]).await;
-    assert_ne!(refusal.code, Some(0), "{refusal:?}");
+    // What is remembered cannot invite, whoever finds it; the agent's opens no other session.
+    for link in ["link", "agent_link"] {
+        for invite in [&["--name", "eve", "--role", "approver"][..], &["--code"]] {
+            let invite = [&["invite"], invite].concat();
+            let refusal = cli.run_with_link(up.link(link), &invite).await;
+            assert!(
+                refusal.err.contains("takes an admin's token"),
+                "{refusal:?}"
+            );
+        }
+    }
+    let refusal = cli.run_with_link(up.link("agent_link"), &["create", "lax"]);
+    let refusal = refusal.await;
+    assert!(refusal.err.contains("not bound to one"), "{refusal:?}");
     // No file of this user holds the administrator's token.
     let admin = user_of(up.link("admin_link")).await;
     assert_eq!(admin.roles, ["admin"]);

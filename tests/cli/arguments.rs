@@ -31,7 +31,7 @@ fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
         (
             "PVP_LISTEN",
             "here",
-            "an address and port, such as 127.0.0.1:3000",
+            "an address, with or without a port, such as 127.0.0.1:3000 or 0.0.0.0",
         ),
         ("PVP_OPEN", "perhaps", "true or false"),
         (
@@ -60,7 +60,7 @@ fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
         (
             "--listen",
             "listen",
-            "an address and port, such as 127.0.0.1:3000",
+            "an address, with or without a port, such as 127.0.0.1:3000 or 0.0.0.0",
         ),
         (
             "--public-url",
@@ -86,7 +86,7 @@ fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
         ),
         (
             "listen = 3000\n",
-            "pvp.toml:1: `listen` is 3000; use an address and port, such as 127.0.0.1:3000\n",
+            "pvp.toml:1: `listen` is 3000; use an address, with or without a port, such as 127.0.0.1:3000 or 0.0.0.0\n",
         ),
         (
             "open_gate = 1\n",
@@ -183,7 +183,7 @@ fn unknown_flags_and_arguments_are_named_in_the_error() {
                 "--role",
                 "driver",
             ],
-            &["/nonexistent is not a data directory; start `pvp server --data` there first"],
+            &["/nonexistent is not a data directory; start `pvp up` or `pvp server` with it first"],
         ),
         (
             &["tokens", "list", "--data", "/nonexistent"],
@@ -357,7 +357,7 @@ async fn the_first_line_says_where_it_listens_as_json() {
         said["admin_link"]
             .as_str()
             .unwrap()
-            .starts_with("https://pvp.example.org/?token=pvp_")
+            .starts_with("https://pvp.example.org/#token=pvp_")
     );
     assert_eq!(said["data"], data.path().to_str().unwrap());
 }

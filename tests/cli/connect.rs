@@ -212,7 +212,7 @@ async fn without_login_the_participant_must_be_named() {
     let output = cli.run_refused(&["connect", &link]).await;
     assert_eq!(
         output,
-        "pvp: this server has no login, so say who you are with --as\n"
+        "pvp: the link has no token; get one with `pvp join` or `pvp login`, or, on a server without login, say who you are with --as\n"
     );
 }
 
@@ -234,6 +234,12 @@ async fn a_session_that_cannot_be_joined_is_refused_with_a_reason() {
     );
     let output = connect(&free, &["--session", "owl"]).await;
     assert_eq!(output, "pvp: there is no session `owl`\n");
+    // Without a token it is not known whether the server has a login.
+    let output = connect(&format!("http://{}", server.address), &["--session", "owl"]).await;
+    assert_eq!(
+        output,
+        "pvp: the link has no token; get one with `pvp join` or `pvp login`, or, on a server without login, say who you are with --as\n"
+    );
     let output = cli.run_refused(&["connect", "x"]).await;
     assert!(
         output.starts_with("pvp: a link begins with http://"),

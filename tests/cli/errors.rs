@@ -54,7 +54,7 @@ async fn without_a_link_every_command_says_how_to_give_one() {
         let output = cli.run_refused(command).await;
         assert_eq!(
             output,
-            "pvp: no server is known here; remember a link with `pvp login`, give --link-file, or set PVP_LINK\n",
+            "pvp: no server is known here; start one with `pvp up`, join one with `pvp join` or `pvp login`, give --link-file, or set PVP_LINK\n",
             "{command:?}"
         );
         let output = cli
@@ -62,7 +62,7 @@ async fn without_a_link_every_command_says_how_to_give_one() {
             .await;
         assert_eq!(
             output,
-            "pvp: --link: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n",
+            "pvp: --link: a link begins with http:// or https://, such as http://127.0.0.1:3000/#token=…\n",
             "{command:?}"
         );
     }
@@ -137,7 +137,7 @@ async fn a_revoked_token_gives_no_access() {
     let ann = server.invite("ann", &["admin", "driver"], &[]);
     let cli = CliEnv::logged_in(&server.link(&ann, Some("owl"))).await;
     let data = server.data.to_str().unwrap();
-    let listed = run_pvp(&["tokens", "list", "--data", data]).1;
+    let listed = run_pvp(&["tokens", "list", "--json", "--data", data]).1;
     let id = listed
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
@@ -209,7 +209,7 @@ async fn a_missing_or_inaccessible_session_is_named_in_the_error() {
             let output = cli.run_with_link(&link, command).await;
             let output = output.expect_refused(command);
             assert_eq!(
-                output, "pvp: say which with --session: cat, owl\n",
+                output, "pvp: several sessions are open; choose one with --session: cat, owl\n",
                 "{command:?}"
             );
         }
@@ -243,7 +243,7 @@ async fn the_session_can_come_from_a_variable_and_an_ended_one_is_named() {
     let output = cli.run_refused(&["tail"]).await;
     assert_eq!(
         output,
-        "pvp: no session is open; make one with `pvp create`, or name one of `pvp sessions --all` with --session\n"
+        "pvp: no session is open; create one with `pvp create`, or choose one of `pvp sessions --all` with --session\n"
     );
     // An ended session can still be read, and accepts no messages.
     let before = server.entries("owl");
@@ -269,7 +269,7 @@ async fn following_ends_with_an_error_when_the_token_is_revoked() {
     following[1].next_line().await;
     following[2].next_line().await;
     let data = server.data.to_str().unwrap();
-    let listed = run_pvp(&["tokens", "list", "--data", data]).1;
+    let listed = run_pvp(&["tokens", "list", "--json", "--data", data]).1;
     let id = listed
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())

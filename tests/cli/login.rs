@@ -12,7 +12,7 @@ fn file_mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-const NO_SERVER_KNOWN: &str = "pvp: no server is known here; remember a link with `pvp login`, give --link-file, or set PVP_LINK\n";
+const NO_SERVER_KNOWN: &str = "pvp: no server is known here; start one with `pvp up`, join one with `pvp join` or `pvp login`, give --link-file, or set PVP_LINK\n";
 
 #[tokio::test]
 async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_forgotten() {
@@ -58,7 +58,7 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
     let nothing = cli.link_file(&below);
     assert_eq!(
         output,
-        format!("pvp: nothing is remembered in {}\n", nothing.display())
+        format!("pvp: no link is remembered in {}\n", nothing.display())
     );
     assert_eq!(
         cli.run_ok(&["logout"]).await,
@@ -132,7 +132,7 @@ async fn the_flag_wins_then_the_variable_then_the_nearest_file_then_the_users_li
     let again = cli.run_refused(&["logout", "--everywhere"]).await;
     assert_eq!(
         again,
-        format!("pvp: nothing is remembered in {}\n", everywhere.display())
+        format!("pvp: no link is remembered in {}\n", everywhere.display())
     );
     assert_eq!(
         whose(&cli.run_ok(&["whoami", "--json"]).await),
@@ -163,9 +163,12 @@ async fn a_link_that_does_not_work_is_not_remembered() {
     for (link, output) in [
         (
             "x",
-            "pvp: PVP_LINK: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n",
+            "pvp: PVP_LINK: a link begins with http:// or https://, such as http://127.0.0.1:3000/#token=…\n",
         ),
-        (&base, "pvp: the link has no token; ask for an invitation\n"),
+        (
+            &base,
+            "pvp: the link has no token; use `pvp join` for a code, or ask for an invitation\n",
+        ),
         (
             &format!("{base}/?token=a%20b"),
             "pvp: PVP_LINK: the link's token has characters that no token has\n",
@@ -205,7 +208,7 @@ async fn an_invalid_link_file_is_named_and_no_other_is_used() {
             assert_eq!(
                 output,
                 format!(
-                    "pvp: {where_it_is} does not hold a link: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n"
+                    "pvp: {where_it_is} does not hold a link: a link begins with http:// or https://, such as http://127.0.0.1:3000/#token=…\n"
                 )
             );
         }

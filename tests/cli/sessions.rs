@@ -48,7 +48,7 @@ async fn sessions_are_made_and_listed_until_they_end() {
     let one = cli.run_ok(&["sessions", "-n", "1"]).await;
     assert!(one.starts_with(fresh), "{one}");
     assert!(
-        one.ends_with("\n… and older ones; ask for more with -n\n"),
+        one.ends_with("\n… older sessions are not shown; show more with -n\n"),
         "{one}"
     );
 
@@ -157,7 +157,7 @@ async fn an_invitation_grants_what_it_says() {
         json!({
             "token": output["token"], "participant": participant, "roles": ["driver", "approver"],
             "expires": null,
-            "link": format!("http://{}/?token={}", server.address, output["token"].as_str().unwrap()),
+            "link": format!("http://{}/#token={}", server.address, output["token"].as_str().unwrap()),
         })
     );
     assert_eq!(

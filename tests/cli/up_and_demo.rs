@@ -35,15 +35,11 @@ async fn up_prints_working_links_and_reuses_the_session() {
     };
     assert_eq!(
         roles("link").await,
-        json!(["dee", "human", ["driver", "approver"], "main"])
+        json!(["dee", "human", ["driver", "approver"], null])
     );
     assert_eq!(
         roles("admin_link").await,
         json!(["admin", "human", ["admin"], null])
-    );
-    assert_eq!(
-        roles("approver_link").await,
-        json!(["approver", "human", ["approver"], "main"])
     );
     assert_eq!(
         roles("agent_link").await,
@@ -60,20 +56,24 @@ async fn up_prints_working_links_and_reuses_the_session() {
     }});
     agent.write_line(&propose.to_string()).await;
     agent.wait_for_line("gate.request").await;
-    let approver = CliEnv::logged_in(said["approver_link"].as_str().unwrap()).await;
+    let invite = ["invite", "--json", "--name", "Ann", "--role", "approver"];
+    let invited = cli.run_json(&invite).await;
+    let approver = CliEnv::logged_in(invited["link"].as_str().unwrap()).await;
     let gate = only_open_gate(&approver).await;
     approver.run_ok(&["approve", &gate_handle(&gate)]).await;
     agent.wait_for_line("tool.execute").await;
     let history = cli.run_ok(&["history"]).await;
     assert!(
-        history.contains("  running    make  ok by approver-"),
+        history.contains("  running    make  ok by ann-"),
         "{history}"
     );
     process.signal("INT");
     assert_eq!(process.ended().await.code, Some(0));
     drop(agent);
 
-    // Again, on the same address: the same session and the same link.
+    // Again, on the same address: the same session and the same links; nothing else is made.
+    let tokens = ["tokens", "list", "--json", "--data", "data"];
+    let made = cli.run_json_lines(&tokens).await.len();
     let again = ["up", "--json", "--listen", listen, "--data", "data"];
     let mut process = cli.spawn(&again);
     let second = process.next_json().await;
@@ -82,6 +82,8 @@ async fn up_prints_working_links_and_reuses_the_session() {
         (&json!("main"), &json!(false))
     );
     assert_eq!(second["link"], said["link"]);
+    assert_eq!(second["agent_link"], said["agent_link"]);
+    assert_eq!(cli.run_json_lines(&tokens).await.len(), made);
     assert_eq!(second["admin_link"], Value::Null, "it is shown once");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), remembered);
     assert_eq!(cli.run_ok(&["history"]).await.lines().count(), 1);
@@ -110,7 +112,7 @@ async fn up_prints_how_to_join() {
         "{first}"
     );
     let mut links = Vec::new();
-    for user in ["you", "approver", "agent", "admin"] {
+    for user in ["you", "agent", "admin"] {
         let line = process.wait_for_line(user).await;
         links.push(line.split_whitespace().nth(1).unwrap().to_owned());
     }

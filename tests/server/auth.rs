@@ -239,8 +239,9 @@ async fn a_token_for_one_session_opens_no_other_and_creates_none() {
 
 /// The id of a user's token, as `pvp tokens list` prints it.
 fn token_id(server: &TestServer, user: &TestUser) -> String {
+    let data = server.data.to_str().unwrap();
     let (good, list, problem) =
-        crate::support::run_pvp(&["tokens", "list", "--data", server.data.to_str().unwrap()]);
+        crate::support::run_pvp(&["tokens", "list", "--json", "--data", data]);
     assert!(good, "{problem}");
     let mut rows = list
         .lines()
@@ -400,7 +401,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
     );
     assert!(by_data["expires"].as_str().unwrap().ends_with('Z'));
     let token = by_data["token"].as_str().unwrap();
-    assert_eq!(by_data["link"], format!("{url}/?token={token}&session=s1"));
+    assert_eq!(by_data["link"], format!("{url}/#token={token}&session=s1"));
 
     // With the admin's link.
     let links = tempfile::tempdir().unwrap();
@@ -421,7 +422,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
     assert_eq!(by_link["expires"], Value::Null);
     assert_eq!(
         by_link["link"],
-        format!("{url}/?token={}", by_link["token"].as_str().unwrap())
+        format!("{url}/#token={}", by_link["token"].as_str().unwrap())
     );
 
     // The invitation works, and only for what it grants.

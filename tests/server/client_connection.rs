@@ -466,7 +466,7 @@ async fn a_revoked_token_ends_the_connection() {
     let dee = server.invite("dee", &["driver"], &[]);
     let (connection, mut events) = open(&server, "owl", &dee).await;
     let data = server.data.to_str().unwrap();
-    let listed = run_pvp(&["tokens", "list", "--data", data]).1;
+    let listed = run_pvp(&["tokens", "list", "--json", "--data", data]).1;
     let tokens = listed
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -331,7 +331,7 @@ impl TestServer {
     pub fn link(&self, user: &TestUser, session: Option<&str>) -> String {
         let session = session.map(|id| format!("&session={id}"));
         let session = session.unwrap_or_default();
-        format!("http://{}/?token={}{session}", self.address, user.token)
+        format!("http://{}/#token={}{session}", self.address, user.token)
     }
 
     /// All entries of a session, regardless of who may see them.

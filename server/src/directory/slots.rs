@@ -22,6 +22,8 @@ pub(crate) struct ConnectionSlot {
     directory: Arc<SessionDirectory>,
     /// Names the connection in the table.
     number: u64,
+    /// Where it comes from, as addresses are counted.
+    address: IpAddr,
     /// Notified when its place was given to another.
     evicted: Arc<Notify>,
     /// Whether the answer to its request was handed over, and only has to be written.
@@ -29,6 +31,11 @@ pub(crate) struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
+    /// Where it comes from, as addresses are counted.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// Waits until the place is given to another.
     pub(crate) async fn evicted(&self) {
         self.evicted.notified().await;
@@ -337,6 +344,7 @@ impl SessionDirectory {
         Some(Arc::new(ConnectionSlot {
             directory: self.clone(),
             number,
+            address,
             evicted,
             answered: AtomicBool::new(false),
         }))

@@ -19,12 +19,12 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_INVITATIONS_PER_DAY: usize = 500;
 
 impl SessionDirectory {
-    /// Revokes a token and those that its holder made with it, and ends whatever uses them; false if
-    /// there is none, or it was revoked before.
+    /// Revokes a token and those that its holder made with it, and ends whatever uses them, or
+    /// revokes a join code; false if there is none, or it was revoked before.
     pub(crate) async fn revoke_token(&self, id: &str) -> Result<bool, StoreError> {
         let now = pvp_clock::now();
         if !self.store.revoke_token(id, now).await? {
-            return Ok(false);
+            return self.store.revoke_join_code(id, now).await;
         }
         let mut revoked = Vec::new();
         for id in token::with_descendants(&self.store.list_tokens().await?, id) {

@@ -1,17 +1,21 @@
-//! Routes for tokens: whose token this is, inviting, and revoking.
+//! Routes for tokens: whose token this is, inviting, listing, revoking, and joining with a code.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::response::Json;
 use http::StatusCode;
-use pvp_protocol::api::{Invitation, InviteRequest, WhoAmI};
-use pvp_protocol::{Refusal, Role};
+use pvp_protocol::api::{
+    CreatedJoinCode, Invitation, InviteRequest, JoinCodeRequest, RedeemCodeRequest, TokenList,
+    WhoAmI,
+};
+use pvp_protocol::{Refusal, Role, SessionId};
 
 use super::RefusalResponse;
 use super::extractors::{Caller, JsonBody, NoParameters, StrictQuery};
-use crate::directory::SessionDirectory;
+use crate::directory::{ConnectionSlot, SessionDirectory};
 use crate::invite::Inviter;
 use crate::token::Login;
 
@@ -37,12 +41,7 @@ pub(super) async fn create_invite(
     JsonBody(invite): JsonBody<InviteRequest>,
 ) -> Result<(StatusCode, Json<Invitation>), RefusalResponse> {
     let admin = require_admin(caller, "inviting people")?;
-    if let Some(bound) = &admin.claims.session
-        && invite.session.as_ref() != Some(bound)
-    {
-        let problem = format!("your token is for `{bound}`, so you may invite to it alone");
-        return Err(Refusal::Unauthorized(problem).into());
-    }
+    check_invites_to(&admin, invite.session.as_ref())?;
     if let Some(participant) = &invite.participant
         && *participant != admin.claims.participant
         && directory.is_known_participant(participant).await?
@@ -59,6 +58,58 @@ pub(super) async fn create_invite(
         .invite(invite, &Inviter::Participant(&admin))
         .await?;
     Ok((StatusCode::CREATED, Json(invitation)))
+}
+
+pub(super) async fn create_join_code(
+    State(directory): State<Arc<SessionDirectory>>,
+    caller: Caller,
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+    JsonBody(request): JsonBody<JoinCodeRequest>,
+) -> Result<(StatusCode, Json<CreatedJoinCode>), RefusalResponse> {
+    let admin = require_admin(caller, "inviting people")?;
+    check_invites_to(&admin, request.session.as_ref())?;
+    directory
+        .check_invitations_by(&admin.claims.participant)
+        .await?;
+    let created = directory
+        .create_join_code(request, &Inviter::Participant(&admin))
+        .await?;
+    Ok((StatusCode::CREATED, Json(created)))
+}
+
+/// Anyone may ask; the code is what counts.
+pub(super) async fn redeem_join_code(
+    State(directory): State<Arc<SessionDirectory>>,
+    slot: Option<Extension<Arc<ConnectionSlot>>>,
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+    JsonBody(request): JsonBody<RedeemCodeRequest>,
+) -> Result<(StatusCode, Json<Invitation>), RefusalResponse> {
+    let address = slot.map_or(UNKNOWN_ADDRESS, |Extension(slot)| slot.address());
+    let invitation = directory.redeem_join_code(request, address).await?;
+    Ok((StatusCode::CREATED, Json(invitation)))
+}
+
+/// What the connections of tests are counted as, which have no place in the table.
+const UNKNOWN_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+pub(super) async fn list_tokens(
+    State(directory): State<Arc<SessionDirectory>>,
+    caller: Caller,
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+) -> Result<Json<TokenList>, RefusalResponse> {
+    let admin = require_admin(caller, "listing tokens")?;
+    let listed = directory.list_tokens(admin.claims.session.as_ref()).await;
+    Ok(Json(listed.map_err(Refusal::from)?))
+}
+
+/// Refuses an admin of one session who invites to another.
+fn check_invites_to(admin: &Login, session: Option<&SessionId>) -> Result<(), Refusal> {
+    match &admin.claims.session {
+        Some(bound) if session != Some(bound) => Err(Refusal::Unauthorized(format!(
+            "your token is for `{bound}`, so you may invite to it alone"
+        ))),
+        Some(_) | None => Ok(()),
+    }
 }
 
 pub(super) async fn revoke_token(

@@ -129,6 +129,9 @@ const HISTORY: &str = "/api/sessions/{session}/history";
 const GATES: &str = "/api/gates";
 const ME: &str = "/api/me";
 const INVITES: &str = "/api/invites";
+const CODES: &str = "/api/codes";
+const JOIN: &str = "/api/join";
+const TOKENS: &str = "/api/tokens";
 const TOKEN: &str = "/api/tokens/{token}";
 const TRANSCRIPT: &str = "/sessions/{session}/transcript";
 
@@ -149,6 +152,9 @@ const KNOWN_PATHS: &[&str] = &[
     GATES,
     ME,
     INVITES,
+    CODES,
+    JOIN,
+    TOKENS,
     TOKEN,
     TRANSCRIPT,
     "/health",
@@ -227,9 +233,23 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
             .with_body("InviteRequest")
             .returns_status(201, ResponseBody::Schema("Invitation"))
             .admin_only(),
+        ApiRoute::post(CODES, "Make a join code: whoever uses it first gets a token", post(invites::create_join_code))
+            .with_body("JoinCodeRequest")
+            .returns_status(201, ResponseBody::Schema("CreatedJoinCode"))
+            .admin_only(),
+        ApiRoute::post(JOIN, "Exchange a join code for a token", post(invites::redeem_join_code))
+            .with_body("RedeemCodeRequest")
+            .returns_status(201, ResponseBody::Schema("Invitation"))
+            .public(),
+        ApiRoute {
+            access: RouteAccess::TokenRequired,
+            ..ApiRoute::get(TOKENS, "Every token, without its secret, and the join codes that can still be used", get(invites::list_tokens))
+        }
+        .returns("TokenList")
+        .admin_only(),
         ApiRoute {
             method: "delete",
-            ..ApiRoute::get(TOKEN, "Revoke a token by its id", delete(invites::revoke_token))
+            ..ApiRoute::get(TOKEN, "Revoke a token or a join code by its id", delete(invites::revoke_token))
         }
         .returns_status(204, ResponseBody::Empty)
         .admin_only(),

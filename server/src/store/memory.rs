@@ -17,9 +17,9 @@ use super::checkpoint::snapshot_hash;
 use super::output_slice::find_slice;
 use super::{
     AnchorRow, AppendError, AppendRequest, CHECKPOINT_EVERY, Checkpoint, CheckpointTiming, Hash,
-    LogEnd, LogHead, LogRecord, LogSnapshot, LogState, MadeSessions, OutputQuery, OutputSlice,
-    ReadLimit, ServerIdentity, SessionDeletion, SessionFilter, SessionIndex, SessionSummary, Store,
-    StoreError, StoreResult, TokenRow, Tombstone, chain,
+    JoinCodeRow, LogEnd, LogHead, LogRecord, LogSnapshot, LogState, MadeSessions, OutputQuery,
+    OutputSlice, ReadLimit, ServerIdentity, SessionDeletion, SessionFilter, SessionIndex,
+    SessionSummary, Store, StoreError, StoreResult, TokenRow, Tombstone, chain,
 };
 
 /// What goes wrong with an append.
@@ -50,6 +50,8 @@ struct MemoryState {
     tombstones: Vec<Tombstone>,
     /// Every token, by id.
     tokens: BTreeMap<String, TokenRow>,
+    /// Every join code, by id.
+    join_codes: BTreeMap<String, JoinCodeRow>,
     /// What goes wrong with the next appends.
     append_faults: VecDeque<AppendFault>,
     /// Why reading fails, while it does.
@@ -611,6 +613,74 @@ impl Store for MemoryStore {
 
     fn count_tokens(&self) -> StoreResult<'_, u64> {
         self.ready(|state| state.tokens.len() as u64)
+    }
+
+    fn record_token_uses(&self, uses: Vec<(String, Timestamp)>) -> StoreResult<'_, ()> {
+        self.ready(|state| {
+            for (id, at) in uses {
+                if let Some(token) = state.tokens.get_mut(&id) {
+                    token.used_at = token.used_at.max(Some(at));
+                }
+            }
+        })
+    }
+
+    fn insert_join_code(
+        &self,
+        code: JoinCodeRow,
+        limit: usize,
+        forget_before: Timestamp,
+    ) -> StoreResult<'_, bool> {
+        self.ready(|state| {
+            let codes = &mut state.join_codes;
+            codes.retain(|_, code| code.expires_at >= forget_before);
+            let now = code.created_at;
+            let outstanding = codes.values().filter(|code| code.is_outstanding(now));
+            let has_room = outstanding.count() < limit;
+            if has_room {
+                codes.insert(code.id.clone(), code);
+            }
+            has_room
+        })
+    }
+
+    fn find_join_code<'a>(&'a self, id: &'a str) -> StoreResult<'a, Option<JoinCodeRow>> {
+        self.ready(|state| state.join_codes.get(id).cloned())
+    }
+
+    fn outstanding_join_codes(&self, now: Timestamp) -> StoreResult<'_, Vec<JoinCodeRow>> {
+        self.ready(|state| {
+            let codes = state.join_codes.values();
+            codes
+                .filter(|code| code.is_outstanding(now))
+                .cloned()
+                .collect()
+        })
+    }
+
+    fn redeem_join_code<'a>(
+        &'a self,
+        id: &'a str,
+        token: TokenRow,
+        at: Timestamp,
+    ) -> StoreResult<'a, bool> {
+        self.ready(|state| {
+            let code = state.join_codes.get_mut(id);
+            let Some(code) = code.filter(|code| code.is_outstanding(at)) else {
+                return false;
+            };
+            (code.ended_at, code.token) = (Some(at), Some(token.id.clone()));
+            state.tokens.insert(token.id.clone(), token);
+            true
+        })
+    }
+
+    fn revoke_join_code<'a>(&'a self, id: &'a str, at: Timestamp) -> StoreResult<'a, bool> {
+        self.ready(|state| {
+            let code = state.join_codes.get_mut(id);
+            let code = code.filter(|code| code.is_outstanding(at));
+            code.map(|code| code.ended_at = Some(at)).is_some()
+        })
     }
 
     fn close(&self, at: Timestamp) -> StoreResult<'_, ()> {

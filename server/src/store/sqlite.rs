@@ -3,7 +3,9 @@
 mod archive;
 mod checkpoint_rows;
 mod deletion;
+mod ignore_file;
 mod index_rows;
+mod join_codes;
 mod log_appender;
 mod log_reader;
 mod read_pool;
@@ -27,10 +29,10 @@ use tokio::sync::Semaphore;
 use super::audit::AuditError;
 use super::keys::{KeyFiles, ServerKeys};
 use super::{
-    AnchorRow, AppendError, AppendRequest, LogEnd, LogHead, LogRecord, LogState, MadeSessions,
-    OpenError, OutputQuery, OutputSlice, PublicKey, ReadLimit, ServerIdentity, SessionDeletion,
-    SessionFilter, SessionSummary, Store, StoreError, StoreResult, TokenRow, Tombstone, keys,
-    restores,
+    AnchorRow, AppendError, AppendRequest, JoinCodeRow, LogEnd, LogHead, LogRecord, LogState,
+    MadeSessions, OpenError, OutputQuery, OutputSlice, PublicKey, ReadLimit, ServerIdentity,
+    SessionDeletion, SessionFilter, SessionSummary, Store, StoreError, StoreResult, TokenRow,
+    Tombstone, keys, restores,
 };
 use deletion::PurgeState;
 use log_appender::LogAppender;
@@ -304,6 +306,43 @@ impl Store for SqliteStore {
         self.query(|inner| inner.tokens.count())
     }
 
+    fn record_token_uses(&self, uses: Vec<(String, Timestamp)>) -> StoreResult<'_, ()> {
+        self.query(move |inner| inner.tokens.record_uses(&uses))
+    }
+
+    fn insert_join_code(
+        &self,
+        code: JoinCodeRow,
+        limit: usize,
+        forget_before: Timestamp,
+    ) -> StoreResult<'_, bool> {
+        self.query(move |inner| inner.tokens.insert_join_code(&code, limit, forget_before))
+    }
+
+    fn find_join_code<'a>(&'a self, id: &'a str) -> StoreResult<'a, Option<JoinCodeRow>> {
+        let id = id.to_owned();
+        self.query(move |inner| inner.tokens.find_join_code(&id))
+    }
+
+    fn outstanding_join_codes(&self, now: Timestamp) -> StoreResult<'_, Vec<JoinCodeRow>> {
+        self.query(move |inner| inner.tokens.outstanding_join_codes(now))
+    }
+
+    fn redeem_join_code<'a>(
+        &'a self,
+        id: &'a str,
+        token: TokenRow,
+        at: Timestamp,
+    ) -> StoreResult<'a, bool> {
+        let id = id.to_owned();
+        self.query(move |inner| inner.tokens.redeem_join_code(&id, &token, at))
+    }
+
+    fn revoke_join_code<'a>(&'a self, id: &'a str, at: Timestamp) -> StoreResult<'a, bool> {
+        let id = id.to_owned();
+        self.query(move |inner| inner.tokens.revoke_join_code(&id, at))
+    }
+
     fn close(&self, at: Timestamp) -> StoreResult<'_, ()> {
         Box::pin(self.0.writer.close(at))
     }
@@ -359,10 +398,9 @@ pub fn declare_restored(files: &KeyFiles, now: Timestamp) -> Result<(), OpenErro
 }
 
 fn create_data_directory(dir: &Path) -> Result<(), OpenError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    created
+        .and_then(|()| ignore_file::add(dir))
         .map_err(|source| OpenError::DataDirectory {
             path: dir.to_owned(),
             source,

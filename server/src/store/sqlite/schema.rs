@@ -123,6 +123,18 @@ const MIGRATIONS: &[&str] = &[
     );
     CREATE INDEX tombstones_to_purge ON tombstones (no) WHERE NOT purged;
 ",
+    "
+    ALTER TABLE tokens ADD COLUMN used_at INTEGER;
+    CREATE TABLE join_codes (
+        id TEXT PRIMARY KEY NOT NULL,
+        hash BLOB NOT NULL,
+        data TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        expires_at INTEGER NOT NULL,
+        ended_at INTEGER,
+        token TEXT
+    );
+",
 ];
 
 /// The schema version that this program writes.

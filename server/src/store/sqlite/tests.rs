@@ -386,6 +386,99 @@ async fn checkpoints_are_made_when_due_and_when_requested() {
     assert_eq!(checkpoints(), (3, 260));
 }
 
+fn stored_token(id: &str) -> TokenRow {
+    TokenRow {
+        id: id.to_owned(),
+        hash: [1; 32],
+        data: "{}".to_owned(),
+        created_at: at(1),
+        expires_at: None,
+        revoked_at: None,
+        used_at: None,
+    }
+}
+
+#[tokio::test]
+async fn a_join_code_is_exchanged_for_one_token_before_it_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path()).await.unwrap();
+    let code = |id: &str, expires: u64| JoinCodeRow {
+        id: id.to_owned(),
+        hash: [2; 32],
+        data: "{}".to_owned(),
+        created_at: at(1),
+        expires_at: at(expires),
+        ended_at: None,
+        token: None,
+    };
+    for one in [code("used", 9), code("late", 3), code("revoked", 9)] {
+        assert!(store.insert_join_code(one, 3, at(0)).await.unwrap());
+    }
+    assert!(
+        !store
+            .insert_join_code(code("full", 9), 3, at(0))
+            .await
+            .unwrap()
+    );
+    let redeem = async |id: &str, token: &str, when: u64| {
+        let token = stored_token(token);
+        store.redeem_join_code(id, token, at(when)).await
+    };
+    assert!(redeem("used", "ann", 2).await.unwrap());
+    assert!(!redeem("used", "eve", 2).await.unwrap());
+    assert!(!redeem("late", "eve", 3).await.unwrap());
+    assert!(store.revoke_join_code("revoked", at(2)).await.unwrap());
+    assert!(!redeem("revoked", "eve", 2).await.unwrap());
+    assert!(!redeem("unknown", "eve", 2).await.unwrap());
+    for ended in ["used", "late", "revoked", "unknown"] {
+        assert!(
+            !store.revoke_join_code(ended, at(4)).await.unwrap(),
+            "{ended}"
+        );
+    }
+    assert_eq!(store.count_tokens().await.unwrap(), 1);
+    let used = store.find_join_code("used").await.unwrap().unwrap();
+    assert_eq!(
+        (used.ended_at, used.token.as_deref()),
+        (Some(at(2)), Some("ann"))
+    );
+    assert_eq!(
+        store.outstanding_join_codes(at(2)).await.unwrap(),
+        [code("late", 3)]
+    );
+
+    // A token that cannot be added leaves the code as it was.
+    assert!(
+        store
+            .insert_join_code(code("again", 9), 3, at(0))
+            .await
+            .unwrap()
+    );
+    assert!(redeem("again", "ann", 4).await.is_err());
+    assert!(redeem("again", "bob", 4).await.unwrap());
+    // What expired long ago is forgotten when another is made.
+    assert!(
+        store
+            .insert_join_code(code("new", 9), 3, at(4))
+            .await
+            .unwrap()
+    );
+    assert_eq!(store.find_join_code("late").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_last_use_of_a_token_never_goes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path()).await.unwrap();
+    store.insert_token(stored_token("ann")).await.unwrap();
+    for (used, expected) in [(5, 5), (3, 5), (8, 8)] {
+        let uses = vec![("ann".to_owned(), at(used)), ("gone".to_owned(), at(used))];
+        store.record_token_uses(uses).await.unwrap();
+        let ann = store.find_token("ann").await.unwrap().unwrap();
+        assert_eq!(ann.used_at, Some(at(expected)));
+    }
+}
+
 #[tokio::test]
 async fn tokens_are_shared_with_a_command_beside_the_running_server() {
     let dir = tempfile::tempdir().unwrap();
@@ -398,6 +491,7 @@ async fn tokens_are_shared_with_a_command_beside_the_running_server() {
         created_at: at(1),
         expires_at,
         revoked_at: None,
+        used_at: None,
     };
     let (ann, bob) = (token("ann", None), token("bob", Some(at(9))));
     beside.insert(&ann).unwrap();

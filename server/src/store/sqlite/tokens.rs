@@ -17,7 +17,7 @@ pub struct SqliteTokens {
     connection: Mutex<Connection>,
 }
 
-const COLUMNS: &str = "id, hash, data, created_at, expires_at, revoked_at";
+const COLUMNS: &str = "id, hash, data, created_at, expires_at, revoked_at, used_at";
 
 impl SqliteTokens {
     /// Opens the tokens without locking the directory, which is created if it does not exist.
@@ -30,26 +30,7 @@ impl SqliteTokens {
 
     /// Adds a token; fails if its id exists already.
     pub fn insert(&self, token: &TokenRow) -> Result<(), StoreError> {
-        let inserted = self
-            .connection()
-            .prepare_cached(&format!(
-                "INSERT INTO tokens ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
-            ))?
-            .execute(params![
-                token.id,
-                token.hash,
-                token.data,
-                millis_column(token.created_at),
-                token.expires_at.map(millis_column),
-                token.revoked_at.map(millis_column),
-            ]);
-        match inserted {
-            Ok(_) => Ok(()),
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
-                Err(StoreError::TokenExists(token.id.clone()))
-            }
-            Err(error) => Err(error.into()),
-        }
+        insert_token(&self.connection(), token)
     }
 
     /// The token with this id, revoked or not.
@@ -104,6 +85,20 @@ impl SqliteTokens {
         Ok(changed == 1)
     }
 
+    /// Writes when tokens were last used, unless a later time is written.
+    pub fn record_uses(&self, uses: &[(String, Timestamp)]) -> Result<(), StoreError> {
+        let mut connection = self.connection();
+        let transaction = connection.transaction()?;
+        for (id, at) in uses {
+            transaction
+                .prepare_cached(
+                    "UPDATE tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at < ?2)",
+                )?
+                .execute(params![id, millis_column(*at)])?;
+        }
+        Ok(transaction.commit()?)
+    }
+
     /// How many tokens there are, including revoked and expired ones.
     pub fn count(&self) -> Result<u64, StoreError> {
         Ok(self
@@ -111,10 +106,33 @@ impl SqliteTokens {
             .query_row("SELECT count(*) FROM tokens", [], |row| get_seq(row, 0))?)
     }
 
-    fn connection(&self) -> MutexGuard<'_, Connection> {
+    pub(super) fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn insert_token(connection: &Connection, token: &TokenRow) -> Result<(), StoreError> {
+    let inserted = connection
+        .prepare_cached(&format!(
+            "INSERT INTO tokens ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
+        ))?
+        .execute(params![
+            token.id,
+            token.hash,
+            token.data,
+            millis_column(token.created_at),
+            token.expires_at.map(millis_column),
+            token.revoked_at.map(millis_column),
+            token.used_at.map(millis_column),
+        ]);
+    match inserted {
+        Ok(_) => Ok(()),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+            Err(StoreError::TokenExists(token.id.clone()))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -126,5 +144,6 @@ fn token_from_row(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
         created_at: get_millis(row, 3)?,
         expires_at: get_optional_millis(row, 4)?,
         revoked_at: get_optional_millis(row, 5)?,
+        used_at: get_optional_millis(row, 6)?,
     })
 }

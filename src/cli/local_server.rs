@@ -1,0 +1,135 @@
+//! Remembers in a data directory how its server is reached, so that `pvp invite` and `pvp tokens`
+//! find the server that was started in this directory.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, bail};
+use pvp_client::Link;
+use pvp_client::user_directories::recorded_data_directories;
+use pvp_server::Server;
+use pvp_server::store::SqliteTokens;
+use serde::{Deserialize, Serialize};
+
+use super::server;
+
+/// The file in a data directory that says how its server is reached.
+const ADDRESS_FILE: &str = "server.address";
+
+/// Bytes of the longest address file that is read.
+const MAX_FILE_BYTES: u64 = 16 * 1024;
+
+/// Where links point to if no server has said how it is reached.
+const DEFAULT_URL: &str = "http://127.0.0.1:3000";
+
+#[derive(Serialize, Deserialize)]
+struct AddressFile {
+    /// The address that others open.
+    url: String,
+    /// The address for this machine.
+    local_url: String,
+    /// The directory that the server was started in.
+    directory: PathBuf,
+}
+
+/// The data directory of a server on this machine, and how the server is reached.
+pub(super) struct LocalServer {
+    pub(super) data: PathBuf,
+    /// The address that others open.
+    pub(super) url: String,
+    /// The address for this machine.
+    local_url: String,
+}
+
+/// Writes how a server that has just started is reached.
+pub(super) fn record(data: &Path, server: &Server) -> anyhow::Result<()> {
+    let content = AddressFile {
+        url: server.url(),
+        local_url: server.local_url(),
+        directory: super::current_directory()?,
+    };
+    let (path, temporary) = (data.join(ADDRESS_FILE), data.join("server.address.new"));
+    let write = || -> std::io::Result<()> {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        writeln!(file, "{}", serde_json::to_string(&content)?)?;
+        std::fs::rename(&temporary, &path)
+    };
+    write().with_context(|| format!("writing {}", path.display()))
+}
+
+impl LocalServer {
+    /// The server of this data directory.
+    pub(super) fn in_directory(data: &Path) -> anyhow::Result<Self> {
+        if !is_data_directory(data) {
+            bail!(
+                "{} is not a data directory; start `pvp up` or `pvp server` with it first",
+                data.display()
+            );
+        }
+        let (url, local_url) = match read_address(data) {
+            Some(address) => (address.url, address.local_url),
+            None => (DEFAULT_URL.to_owned(), DEFAULT_URL.to_owned()),
+        };
+        Ok(Self {
+            data: data.to_owned(),
+            url,
+            local_url,
+        })
+    }
+
+    /// The server that was started in this directory or the nearest one above it; of several, the
+    /// one that was started last.
+    pub(super) fn started_here() -> anyhow::Result<Option<Self>> {
+        let here = super::current_directory()?;
+        let mut known = recorded_data_directories();
+        known.extend(server::default_data_directory().ok());
+        let started = known.iter().filter(|data| is_data_directory(data));
+        let started = started.filter_map(|data| {
+            let address = read_address(data)?;
+            let depth = address.directory.components().count();
+            let at = modified_at(data)?;
+            here.starts_with(&address.directory)
+                .then_some((depth, at, data))
+        });
+        let nearest = started.max_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        nearest
+            .map(|(_, _, data)| Self::in_directory(data))
+            .transpose()
+    }
+
+    /// Whether a link leads to this server.
+    pub(super) fn is_reached_by(&self, link: &Link) -> bool {
+        [&self.url, &self.local_url].contains(&&link.base_url().to_owned())
+    }
+
+    pub(super) fn tokens(&self) -> anyhow::Result<SqliteTokens> {
+        SqliteTokens::open(&self.data).context("opening the data directory")
+    }
+}
+
+fn is_data_directory(data: &Path) -> bool {
+    data.join("pvp.sqlite3").exists()
+}
+
+fn modified_at(data: &Path) -> Option<SystemTime> {
+    let file = std::fs::metadata(data.join(ADDRESS_FILE)).ok()?;
+    file.modified().ok()
+}
+
+/// What a data directory says about its server; `None` if it says nothing that can be used.
+fn read_address(data: &Path) -> Option<AddressFile> {
+    let mut text = String::new();
+    let file = File::open(data.join(ADDRESS_FILE)).ok()?;
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text).ok()?;
+    let address: AddressFile = serde_json::from_str(&text).ok()?;
+    let is_usable = |url: &str| Link::parse(url).is_ok_and(|link| link.base_url() == url);
+    (is_usable(&address.url) && is_usable(&address.local_url)).then_some(address)
+}
