@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use pvp_policy::Policy;
 use pvp_protocol::api::{CreatedJoinCode, Invitation, InviteRequest, JoinCodeRequest};
-use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId, Timestamp};
+use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionConfig, SessionId, Timestamp};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -157,6 +157,23 @@ impl Server {
     pub async fn has_session(&self, session: &SessionId) -> anyhow::Result<bool> {
         let head = self.directory.store.head(session).await?;
         Ok(head.is_some())
+    }
+
+    /// The configuration of a session; `None` if there is none of this id.
+    pub async fn session_config(
+        &self,
+        session: &SessionId,
+    ) -> anyhow::Result<Option<SessionConfig>> {
+        if !self.has_session(session).await? {
+            return Ok(None);
+        }
+        let config = self
+            .directory
+            .query(session, |session| session.config().clone());
+        let config = config.await;
+        Ok(Some(
+            config.context("the log of the session cannot be read")?,
+        ))
     }
 
     /// Creates a token and its link.

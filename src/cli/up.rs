@@ -3,16 +3,18 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::{Context, bail};
 use clap::Args;
 use pvp_client::{ApiClient, ApiError, Link};
 use pvp_protocol::api::{CreateSessionRequest, CreatedJoinCode, JoinCodeRequest};
-use pvp_protocol::{ErrorCode, Role, SessionConfig, SessionId};
+use pvp_protocol::{ErrorCode, Limits, Role, SessionConfig, SessionId};
 use pvp_server::Server;
 use serde_json::json;
 
 pub(super) use super::own_links::OwnLinks;
 use super::own_links::{OwnLinkScope, find_or_invite_agent};
 use super::server::ServerArguments;
+use super::session_settings::{SettingsArguments, read_optional};
 use super::{print_json, print_line, server, share};
 
 /// How long the token of whoever joins with a shared code is valid, in seconds: 30 days.
@@ -28,6 +30,11 @@ pub(crate) struct UpArguments {
     /// The name of the session that people see
     #[arg(long)]
     name: Option<String>,
+    #[command(flatten)]
+    settings: SettingsArguments,
+    /// Other settings of the session: a TOML file, or JSON such as '{"gate_timeout_seconds": 600}'
+    #[arg(long, value_name = "FILE|JSON")]
+    session_config: Option<String>,
     /// Print a line to send to another person, `pvp join CODE`; listens on every interface, port 3000,
     /// unless --listen or --public-url is given
     #[arg(long, conflicts_with = "open")]
@@ -50,15 +57,18 @@ pub(crate) struct UpArguments {
 
 pub(crate) fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     if arguments.share_role.contains(&Role::Admin) {
-        anyhow::bail!("a shared line never makes an admin; use `pvp invite --role admin`");
+        bail!("a shared line never makes an admin; use `pvp invite --role admin`");
     }
     let config = match arguments.share {
         true => server::prepare_shared(&arguments.server)?,
         false => server::prepare(&arguments.server)?,
     };
     let data = server::data_directory(&config)?;
+    let limits = config.settings().limits;
     super::runtime()?.block_on(server::serve(config, async move |server: &Server| {
-        open_session(server, arguments, data).await
+        // First, so that nothing is made or printed if the session cannot have these settings.
+        let session_config = session_config(server, &arguments, &limits).await?;
+        open_session(server, arguments, session_config, data).await
     }))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -67,6 +77,7 @@ pub(crate) fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
 async fn open_session(
     server: &Server,
     arguments: UpArguments,
+    session_config: SessionConfig,
     data: PathBuf,
 ) -> anyhow::Result<()> {
     let session = arguments.session.clone();
@@ -85,6 +96,7 @@ async fn open_session(
         listen: server.address(),
         url: server.url(),
         session: session.clone(),
+        approvals: quorum_text(&session_config),
         own_link: own.remembered.clone(),
         agent_link,
         admin_link,
@@ -95,15 +107,56 @@ async fn open_session(
     let (name, json) = (arguments.name, arguments.server.json);
     // In a task of its own, because the server answers only once this function has returned.
     tokio::task::spawn_blocking(move || {
-        let config = SessionConfig::default();
-        let result =
-            create_session_if_missing(&ApiClient::new(own.creating), &session, name, config)
-                .and_then(|created| printed.print(created, json));
+        let api = ApiClient::new(own.creating);
+        let result = create_session_if_missing(&api, &session, name, session_config)
+            .and_then(|created| printed.print(created, json));
         if let Err(error) = result {
             super::print_error(&error);
         }
     });
     Ok(())
+}
+
+/// The configuration that the session is created with. If there is one with other settings, this is
+/// an error: whoever asks for two approvals must not get a session that needs one.
+async fn session_config(
+    server: &Server,
+    arguments: &UpArguments,
+    limits: &Limits,
+) -> anyhow::Result<SessionConfig> {
+    let settings = read_optional(arguments.session_config.as_deref());
+    let settings = settings.context("--session-config")?;
+    let existing = server.session_config(&arguments.session).await?;
+    let current = existing.clone().unwrap_or_default();
+    let changes = arguments.settings.changes(settings, &current)?;
+    let wanted = current.clone().with_changes(&changes);
+    if existing.is_some() && wanted != current {
+        bail!(
+            "session `{id}` exists already, and has other settings; leave them out and change them \
+             with `pvp session set`, or create another session with --session (it needs {quorum})",
+            id = arguments.session,
+            quorum = quorum_text(&current),
+        );
+    }
+    wanted.validate(limits).map_err(anyhow::Error::msg)?;
+    Ok(wanted)
+}
+
+/// How many approvals a session needs, in words.
+fn quorum_text(config: &SessionConfig) -> String {
+    let own = [
+        ("writes", &config.quorum_by_category.write),
+        (
+            "destructive commands",
+            &config.quorum_by_category.destructive,
+        ),
+    ];
+    let own = own
+        .into_iter()
+        .filter_map(|(what, quorum)| Some(format!("{} for {what}", quorum.as_ref()?)));
+    let default = config.default_gate_quorum.to_string();
+    let texts: Vec<_> = std::iter::once(default).chain(own).collect();
+    texts.join(", ")
 }
 
 async fn create_shared_code(
@@ -152,6 +205,8 @@ struct PrintedStart {
     url: String,
     /// The session that the links name.
     session: SessionId,
+    /// How many approvals commands need, in words.
+    approvals: String,
     /// The link of the person who started the server.
     own_link: Link,
     /// The link of their agent.
@@ -195,8 +250,8 @@ impl PrintedStart {
             "the session"
         };
         print_line(format!(
-            "PVP is up on {} with {session_text} `{}`",
-            self.url, self.session
+            "PVP is up on {} with {session_text} `{}`; commands that are not reads need {}",
+            self.url, self.session, self.approvals
         ))?;
         print_line("")?;
         if let Some(shared) = &self.shared {

@@ -374,3 +374,58 @@ async fn a_demo_ends_when_its_terminal_is_closed() {
         .output();
     assert!(status.expect("it ends").unwrap().success());
 }
+
+#[tokio::test]
+async fn up_takes_the_number_of_approvals_and_never_another_one() {
+    let cli = CliEnv::new();
+    let up = ["up", "--json", "--listen", "127.0.0.1:0", "--data", "data"];
+    let with = |more: &[&'static str]| -> Vec<&'static str> { [&up[..], more].concat() };
+    let mut process = cli.spawn(&with(&["--approvals", "2,destructive=3"]));
+    process.next_json().await;
+    let shown = cli.run_json(&["session", "show", "--json"]).await;
+    assert_eq!(
+        shown["default_gate_quorum"],
+        json!({ "type": "any", "count": 2 })
+    );
+    assert_eq!(
+        shown["quorum_by_category"]["destructive"],
+        json!({ "type": "any", "count": 3 })
+    );
+    process.signal("TERM");
+    process.ended().await;
+
+    let refused = cli.run_refused(&with(&["--approvals", "1"])).await;
+    assert!(
+        refused.contains("session `main` exists already, and has other settings"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("2 approvals, 3 approvals for destructive commands"),
+        "{refused}"
+    );
+    let solo = with(&["--session-config", r#"{"solo": true}"#]);
+    let refused = cli.run_refused(&solo).await;
+    assert!(refused.contains("has other settings"), "{refused}");
+    for (more, said) in [
+        (
+            ["--session-config", r#"{"quorum": 2}"#],
+            "there is no session setting `quorum`",
+        ),
+        (
+            ["--session-config", r#"{"max_participants": 0}"#],
+            "`max_participants` is 0",
+        ),
+    ] {
+        let new = [&with(&["--session", "other"])[..], &more].concat();
+        let refused = cli.run_refused(&new).await;
+        assert!(refused.contains(said), "{refused}");
+    }
+
+    // The same settings, or none, start it again.
+    for more in [&["--approvals", "2,destructive=3"][..], &[]] {
+        let mut process = cli.spawn(&with(more));
+        assert_eq!(process.next_json().await["fresh"], false);
+        process.signal("TERM");
+        process.ended().await;
+    }
+}
