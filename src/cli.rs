@@ -16,6 +16,7 @@ mod log_line;
 mod login;
 mod manual;
 mod policy;
+mod proposal_handle;
 mod rules;
 mod send;
 mod server;

@@ -9,6 +9,7 @@ mod gzip;
 mod invites;
 mod messages;
 mod openapi;
+mod proposals;
 mod routes;
 mod send;
 mod sessions;

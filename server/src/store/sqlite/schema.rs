@@ -123,6 +123,11 @@ const MIGRATIONS: &[&str] = &[
     );
     CREATE INDEX tombstones_to_purge ON tombstones (no) WHERE NOT purged;
 ",
+    "
+    -- People refer to a proposal by the last six characters of its id.
+    CREATE INDEX proposals_by_short_id ON proposals (substr(id, -6));
+    CREATE INDEX proposals_by_short_gate ON proposals (substr(gate, -6)) WHERE gate IS NOT NULL;
+",
 ];
 
 /// The schema version that this program writes.
@@ -390,6 +395,14 @@ mod tests {
             (super::super::read_pool::OPEN_GATES_SQL, "sessions_by_gates"),
             (super::super::read_pool::MADE_BY_SQL, "sessions_by_maker"),
             (super::super::read_pool::ENDED_SQL, "sessions_by_end"),
+            (
+                super::super::index_rows::NAMED_PROPOSALS_SQL,
+                "proposals_by_short_id",
+            ),
+            (
+                super::super::index_rows::NAMED_GATES_SQL,
+                "proposals_by_short_gate",
+            ),
         ] {
             let plan: String = connection
                 .query_row(
