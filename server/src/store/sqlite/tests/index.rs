@@ -25,6 +25,7 @@ fn closed(number: u64) -> ProposalRecord {
             proposed: number,
             ..ProposalSeqs::default()
         },
+        steps: Default::default(),
         closed: Some((ProposalOutcome::Finished, number + 1)),
         output: OutputPosition::default(),
     }
