@@ -122,7 +122,8 @@ pub(super) const NAMED_PROPOSALS_SQL: &str =
 /// The same by the end of their gate's id.
 pub(super) const NAMED_GATES_SQL: &str =
     "SELECT sessions.id, proposals.data FROM proposals JOIN sessions ON sessions.no = session
-     WHERE substr(proposals.gate, -6) = ?1 AND substr(proposals.gate, -length(?2)) = ?2
+     WHERE proposals.gate IS NOT NULL AND substr(proposals.gate, -6) = ?1
+         AND substr(proposals.gate, -length(?2)) = ?2
          AND (?3 IS NULL OR session = ?3) LIMIT ?4";
 
 /// The proposals that this text names by their own id or by that of their gate, each with the id of

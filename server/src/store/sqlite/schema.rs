@@ -404,12 +404,11 @@ mod tests {
                 "proposals_by_short_gate",
             ),
         ] {
-            let plan: String = connection
-                .query_row(
-                    &format!("EXPLAIN QUERY PLAN {query}"),
-                    rusqlite::params_from_iter(vec![1; query.matches('?').count()]),
-                    |row| row.get(3),
-                )
+            let explained = format!("EXPLAIN QUERY PLAN {query}");
+            let mut statement = connection.prepare(&explained).unwrap();
+            let values = vec![1; statement.parameter_count()];
+            let plan: String = statement
+                .query_row(rusqlite::params_from_iter(values), |row| row.get(3))
                 .unwrap();
             assert!(plan.contains(index), "{plan}");
         }
