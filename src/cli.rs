@@ -20,6 +20,7 @@ mod login;
 mod manual;
 mod own_links;
 mod policy;
+mod proposal_handle;
 mod rules;
 mod send;
 mod server;

@@ -295,6 +295,7 @@ mod tests {
                     comment: None,
                 }],
                 rule: None,
+                allowed_by: None,
                 driver: None,
                 nonce: Some("n".to_owned()),
                 secret_env: None,

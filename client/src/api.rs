@@ -9,8 +9,8 @@ use std::time::Duration;
 use pvp_protocol::api::{
     CommandPage, CreateSessionRequest, CreatedJoinCode, CreatedSession, EditRequest, GateDetails,
     GateList, GateUpdateResponse, Invitation, InviteRequest, JoinCodeRequest, MessagePage,
-    RedeemCodeRequest, SessionDetails, SessionHead, SessionList, SessionTombstone, TokenList,
-    VoteRequest, WhoAmI,
+    NamedProposals, RedeemCodeRequest, SessionDetails, SessionHead, SessionList, SessionTombstone,
+    TokenList, VoteRequest, WhoAmI,
 };
 use pvp_protocol::payload::{ErrorReport, OutputPage, SessionAck};
 use pvp_protocol::{JsonObject, MessageId, SessionId};
@@ -183,6 +183,19 @@ impl ApiClient {
             ("wait", wait_seconds),
         ];
         self.get_long_poll("/api/gates", &query, wait)
+    }
+
+    /// The proposals that an id, or the end of one, names: of one session, or of all accessible ones.
+    pub fn find_proposals(
+        &self,
+        id: &str,
+        session: Option<&SessionId>,
+    ) -> Result<NamedProposals, ApiError> {
+        let query = [
+            ("id", Some(id.to_owned())),
+            ("session", session.map(ToString::to_string)),
+        ];
+        self.get("/api/proposals", &query)
     }
 
     pub fn gate(&self, session: &SessionId, gate: &MessageId) -> Result<GateDetails, ApiError> {

@@ -5,7 +5,7 @@
 mod log;
 mod units;
 
-use pvp_protocol::payload::{Approval, ClearedBy, ResolutionCause, TimeoutResolution};
+use pvp_protocol::payload::{AllowedBy, Approval, ClearedBy, ResolutionCause, TimeoutResolution};
 use pvp_protocol::{MessageId, ParticipantId, ParticipantKind, Timestamp};
 
 pub use units::{
@@ -14,8 +14,8 @@ pub use units::{
 };
 
 use crate::view::{
-    GateCard, ProposalState, ProposalView, ResolutionView, RunResultView, TimelineEvent,
-    TimelineItem, View,
+    CommandVersion, EarlierVersion, GateCard, ProposalState, ProposalView, ResolutionView,
+    RunResultView, TimelineEvent, TimelineItem, View,
 };
 
 /// The longest command in a line of the log, in characters, so that what was done to it is not
@@ -63,7 +63,8 @@ impl<'a> Narrator<'a> {
 
     /// How many approvals a card has, and how many it needs.
     pub fn vote_tally(&self, card: &GateCard) -> String {
-        let mut text = format!("{} of {}", card.received, card.required);
+        let required = pluralize(u64::from(card.required), "approval");
+        let mut text = format!("{} of {required}", card.received);
         if !card.votes.is_empty() {
             text += &format!(" (✓ {})", self.name_list(card.votes.keys()));
         }
@@ -87,14 +88,15 @@ impl<'a> Narrator<'a> {
             |approvals: &[Approval]| self.name_list(approvals.iter().map(|a| &a.participant));
         let by = resolution.by.as_ref().map(|by| self.name(by));
         let by = by.unwrap_or_else(|| approvers(&resolution.approvals));
-        let by = match by.as_str() {
-            "" => String::new(),
-            by => format!(" by {by}"),
+        let by = match (by.as_str(), &resolution.rule) {
+            ("", _) => String::new(),
+            (by, None) => format!(" by {by}"),
+            (by, Some(_)) => format!(" by an allow rule of {by}"),
         };
         let how = match resolution.how {
             ResolutionCause::Quorum | ResolutionCause::Rejection | ResolutionCause::Cancel => "",
             ResolutionCause::Deadline => " at the deadline",
-            ResolutionCause::Clock => " by the clock",
+            ResolutionCause::Clock => " automatically at the deadline",
             ResolutionCause::ProposerLeft => " because the agent left",
             ResolutionCause::SessionEnded => " because the session ended",
         };
@@ -108,7 +110,7 @@ impl<'a> Narrator<'a> {
     /// How a run ended.
     pub fn run_result_text(&self, finish: &RunResultView) -> String {
         let mut text = match (finish.exit_code, &finish.signal) {
-            _ if finish.outcome_unknown => "ended, nobody saw how".to_owned(),
+            _ if finish.outcome_unknown => "ended with an unknown result".to_owned(),
             (Some(code), _) => format!("exit {code}"),
             (None, Some(signal)) => format!("ended by signal {}", (self.escape)(signal)),
             (None, None) => "did not run".to_owned(),
@@ -118,7 +120,7 @@ impl<'a> Narrator<'a> {
             text += &format!(": {}", (self.escape)(error));
         }
         if finish.truncated {
-            text += " (output was cut)";
+            text += " (output truncated)";
         }
         text
     }
@@ -127,13 +129,13 @@ impl<'a> Narrator<'a> {
     pub fn state_text(&self, proposal: &ProposalView, now: Timestamp) -> String {
         match (proposal.state, &proposal.finish) {
             (_, Some(ended)) => self.run_result_text(ended),
-            (ProposalState::Judged, None) => "judged".to_owned(),
-            (ProposalState::Waiting, None) => "waits for approval".to_owned(),
+            (ProposalState::Judged, None) => "assessed".to_owned(),
+            (ProposalState::Waiting, None) => "waiting for approval".to_owned(),
             (ProposalState::Approved, None) => "approved".to_owned(),
             (ProposalState::Running, None) => {
                 let run = proposal.run.as_ref();
                 let doing = match run.and_then(|run| run.cleared_by) {
-                    Some(ClearedBy::Tried) => "tried in the sandbox",
+                    Some(ClearedBy::Tried) => "running in the sandbox as a trial",
                     Some(_) | None => "running",
                 };
                 match proposal.elapsed_ms(now) {
@@ -141,7 +143,7 @@ impl<'a> Narrator<'a> {
                     None => doing.to_owned(),
                 }
             }
-            (ProposalState::Over, None) => "over".to_owned(),
+            (ProposalState::Over, None) => "ended".to_owned(),
             (ProposalState::Blocked, None) => "blocked".to_owned(),
             (ProposalState::Rejected, None) => "rejected".to_owned(),
             (ProposalState::TimedOut, None) => "timed out".to_owned(),
@@ -155,24 +157,101 @@ impl<'a> Narrator<'a> {
         let run = proposal.run.as_ref()?;
         let on = self.name(&run.executor);
         Some(match run.cleared_by? {
-            ClearedBy::Read => format!("a read, run at once on {on}"),
-            ClearedBy::Quorum => format!("approved, runs on {on}"),
-            ClearedBy::Clock => format!("approved by the clock, runs on {on}"),
-            ClearedBy::AllowRule => format!("allowed by a rule, runs on {on}"),
-            ClearedBy::Direct => format!("one's own command, runs on {on}"),
-            ClearedBy::Tried => format!("tried in the sandbox on {on}"),
+            ClearedBy::Read => format!("a read, on {on}"),
+            ClearedBy::Quorum => format!("approved, on {on}"),
+            ClearedBy::Clock => format!("approved automatically at the deadline, on {on}"),
+            ClearedBy::AllowRule => {
+                let rule = self.rule_text(run.allowed_by.as_ref());
+                format!("allowed by {rule}, on {on}")
+            }
+            ClearedBy::Direct => format!("a person's own command, on {on}"),
+            ClearedBy::Tried => format!("a trial in the sandbox on {on}"),
         })
     }
 
-    /// A command, in one line.
-    pub fn command_text(&self, id: &MessageId) -> String {
-        let command = match self.view.proposal(id) {
-            Some(proposal) => (self.escape)(&proposal.requested.shown),
-            None => format!("command {id}"),
+    /// The allow rule that a grant is based on: whose it is, and what it allows.
+    pub fn rule_text(&self, allowed_by: Option<&AllowedBy>) -> String {
+        let Some(rule) = allowed_by else {
+            return "an allow rule".to_owned();
         };
+        let prefix = (self.escape)(&rule.prefix.join(" "));
+        format!("the rule `{prefix} …` of {}", self.name(&rule.participant))
+    }
+
+    /// A command by its short id and as it is, in one line.
+    pub fn command_text(&self, id: &MessageId) -> String {
+        match self.view.proposal(id) {
+            Some(proposal) => self.named_text(id, &proposal.requested.shown),
+            None => format!("command {}", id.short()),
+        }
+    }
+
+    /// A command by its short id and as it was then, in one line.
+    pub fn version_text(&self, id: &MessageId, command: &CommandVersion) -> String {
+        match (&*command.shown, self.view.proposal(id)) {
+            ("", None) => format!("command {}", id.short()),
+            ("", Some(_)) => format!("an earlier version of {}", id.short()),
+            (shown, _) => self.named_text(id, shown),
+        }
+    }
+
+    fn named_text(&self, id: &MessageId, shown: &str) -> String {
+        format!("{}: {}", id.short(), self.shown_text(shown))
+    }
+
+    fn shown_text(&self, shown: &str) -> String {
+        let command = (self.escape)(shown);
         match self.style {
             NarratorStyle::Screen => command,
             NarratorStyle::Log => shorten(&command, MAX_LOG_COMMAND_CHARS),
+        }
+    }
+
+    /// A comment or reason behind a command; empty if there is none.
+    fn remark(&self, text: Option<&str>) -> String {
+        match text.map(str::trim) {
+            None | Some("") => String::new(),
+            Some(text) => format!(" ({})", (self.escape)(text)),
+        }
+    }
+
+    fn edit_text(
+        &self,
+        proposal: &MessageId,
+        before: &CommandVersion,
+        command: &CommandVersion,
+        void_votes: &[ParticipantId],
+        reason: Option<&str>,
+    ) -> String {
+        let from = match &*before.shown {
+            "" => String::new(),
+            shown => format!("{} → ", self.shown_text(shown)),
+        };
+        let to = self.shown_text(&command.shown);
+        let remark = self.remark(reason);
+        let void = self.void_votes_text(void_votes);
+        format!("edits {}: {from}{to}{remark}{void}", proposal.short())
+    }
+
+    /// What a command was before an edit, why it was edited, and which approvals that made void.
+    pub fn replaced_text(&self, earlier: &EarlierVersion) -> String {
+        let was = match &*earlier.command.shown {
+            "" => "the earlier version is not known here".to_owned(),
+            shown => format!("was: {}", self.shown_text(shown)),
+        };
+        let remark = self.remark(earlier.reason.as_deref());
+        format!("{was}{remark}{}", self.void_votes_text(&earlier.void_votes))
+    }
+
+    /// Whose approvals an edit made void; empty if there were none.
+    fn void_votes_text(&self, voters: &[ParticipantId]) -> String {
+        match voters {
+            [] => String::new(),
+            [one] => format!("; the approval of {} is void", self.name(one)),
+            several => {
+                let names = self.name_list(several.iter());
+                format!("; the approvals of {names} are void")
+            }
         }
     }
 
@@ -184,7 +263,7 @@ impl<'a> Narrator<'a> {
             Some(reason) => format!(": {}", (self.escape)(reason)),
         };
         match &item.event {
-            TimelineEvent::Created { .. } => "made the session".to_owned(),
+            TimelineEvent::Created { .. } => "created the session".to_owned(),
             TimelineEvent::Joined {
                 participant_kind,
                 roles: held,
@@ -220,69 +299,89 @@ impl<'a> Narrator<'a> {
                 format!("asks {}: {}", name(to), (self.escape)(&text.text))
             }
             TimelineEvent::PromptAmended { text, .. } => {
-                format!("asks differently: {}", (self.escape)(&text.text))
+                format!("edits the prompt: {}", (self.escape)(&text.text))
             }
             TimelineEvent::Thinking { text, .. } => {
                 format!("thinks: {}", (self.escape)(&text.text))
             }
             TimelineEvent::Response { text, .. } => format!("says: {}", (self.escape)(&text.text)),
-            TimelineEvent::Proposed { proposal } => {
-                format!("proposes: {}", self.command_text(proposal))
+            TimelineEvent::Proposed { proposal, command } => {
+                format!("proposes {}", self.version_text(proposal, command))
             }
-            TimelineEvent::Executed { proposal } => {
-                format!("runs: {}", self.command_text(proposal))
+            TimelineEvent::Executed { proposal, command } => {
+                format!("runs {}", self.version_text(proposal, command))
             }
-            TimelineEvent::Approved { proposal, comment } => {
-                format!(
-                    "approves {}{}",
-                    self.command_text(proposal),
-                    because(comment)
-                )
+            TimelineEvent::Approved {
+                proposal,
+                command,
+                comment,
+            } => {
+                let command = self.version_text(proposal, command);
+                format!("approves {command}{}", self.remark(comment.as_deref()))
             }
             TimelineEvent::Rejected {
-                proposal, reason, ..
+                proposal,
+                command,
+                reason,
+                ..
             } => {
-                format!(
-                    "rejects {}: {}",
-                    self.command_text(proposal),
-                    (self.escape)(reason)
-                )
+                let command = self.version_text(proposal, command);
+                format!("rejects {command}{}", self.remark(Some(reason)))
             }
-            TimelineEvent::Edited { shown, reason, .. } => {
-                format!("edits it to {}{}", (self.escape)(shown), because(reason))
-            }
+            TimelineEvent::Edited {
+                proposal,
+                command,
+                before,
+                void_votes,
+                reason,
+            } => self.edit_text(proposal, before, command, void_votes, reason.as_deref()),
             TimelineEvent::DeadlinePassed {
                 proposal,
+                command,
                 resolution,
                 ..
             } => {
                 let what = match resolution {
                     TimeoutResolution::Rejected => "rejected",
-                    TimeoutResolution::AutoApproved => "approved by the clock",
-                    TimeoutResolution::Escalated => "now for the admins to decide",
+                    TimeoutResolution::AutoApproved => "approved automatically",
+                    TimeoutResolution::Escalated => "up to the admins",
                 };
-                format!(
-                    "the deadline has passed: {} is {what}",
-                    self.command_text(proposal)
-                )
+                let (id, command) = (proposal.short(), self.shown_text(&command.shown));
+                format!("the deadline of {id} has passed, so it is {what}: {command}")
             }
             TimelineEvent::Resolved {
                 proposal,
+                command,
                 outcome: how,
                 by,
                 reason,
+                rule,
                 ..
             } => {
-                let by = by.as_ref().map(|by| format!(" by {}", name(by)));
-                let by = by.unwrap_or_default();
-                let command = self.command_text(proposal);
-                format!("{}{by}: {command}{}", outcome_text(*how), because(reason))
+                let by = match (by, rule) {
+                    (Some(by), None) => format!(" by {}", name(by)),
+                    (Some(by), Some(_)) => format!(" by an allow rule of {}", name(by)),
+                    (None, _) => String::new(),
+                };
+                let (id, command) = (proposal.short(), self.shown_text(&command.shown));
+                let reason = self.remark(reason.as_deref());
+                format!("{} {id}{by}: {command}{reason}", outcome_text(*how))
             }
-            TimelineEvent::TrialDiscarded { proposal, why } => {
-                format!("{}: {}", (self.escape)(why), self.command_text(proposal))
+            TimelineEvent::TrialDiscarded {
+                proposal,
+                command,
+                why,
+            } => {
+                let (id, command) = (proposal.short(), self.shown_text(&command.shown));
+                format!("{id}: {} ({command})", (self.escape)(why))
             }
-            TimelineEvent::CancelAsked { proposal, reason } => {
-                format!("cancels {}{}", self.command_text(proposal), because(reason))
+            TimelineEvent::CancelAsked {
+                proposal,
+                command,
+                reason,
+            } => {
+                let command = self.version_text(proposal, command);
+                format!("cancels {command}{}", self.remark(reason.as_deref()))
             }
             TimelineEvent::Interrupted {
                 target,
@@ -342,7 +441,7 @@ impl<'a> Narrator<'a> {
                 format!("allows {rule} for {life}{}", because(reason))
             }
             TimelineEvent::AllowRevoked { reason, .. } => {
-                format!("takes a rule back{}", because(reason))
+                format!("revokes an allow rule{}", because(reason))
             }
             TimelineEvent::Error { code, message, .. } => {
                 format!("{}: {}", label(code.as_str()), (self.escape)(message))

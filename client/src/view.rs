@@ -21,6 +21,7 @@ mod requested_action;
 mod shared;
 mod text;
 mod timeline;
+mod version;
 mod welcome;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +36,7 @@ use pvp_protocol::{
 use serde::Serialize;
 use serde_json::Value;
 
-pub use card::{GateCard, VoteEligibility};
+pub use card::{GateCard, PrefixOffer, VoteEligibility};
 pub use commands::{MAX_HISTORY, MAX_PROPOSALS};
 pub use conversation::{DraftView, InterruptView};
 pub use output::{
@@ -54,6 +55,7 @@ pub use text::escape_invisible;
 pub use timeline::{
     MAX_ITEM_BYTES, MAX_ITEMS, MAX_TEXT_BYTES, Timeline, TimelineEvent, TimelineItem, TruncatedText,
 };
+pub use version::{CommandVersion, EarlierVersion};
 
 use text::{MAX_LINE_BYTES, truncate_line, truncate_optional_line};
 
@@ -209,15 +211,20 @@ impl View {
             M::ShellExec(exec) => self.fold_shell_exec(meta, exec),
             M::GateRequest(request) => self.fold_gate_request(meta, request),
             M::ToolApprove(vote) => {
-                self.fold_approval(meta, &vote.tool_proposal, &vote.approver, &vote.comment);
+                let (id, digest) = (&vote.tool_proposal, vote.digest);
+                self.fold_approval(meta, id, digest, &vote.approver, &vote.comment);
             }
             M::GateApprove(vote) => {
-                self.fold_approval(meta, &vote.gate, &vote.approver, &vote.comment);
+                let (id, digest) = (&vote.gate, vote.digest);
+                self.fold_approval(meta, id, digest, &vote.approver, &vote.comment);
             }
             M::ToolReject(vote) => {
-                self.fold_rejection(meta, &vote.tool_proposal, &vote.reason, &vote.suggestion);
+                let (id, digest) = (&vote.tool_proposal, vote.digest);
+                self.fold_rejection(meta, id, digest, &vote.reason, &vote.suggestion);
             }
-            M::GateReject(vote) => self.fold_rejection(meta, &vote.gate, &vote.reason, &None),
+            M::GateReject(vote) => {
+                self.fold_rejection(meta, &vote.gate, vote.digest, &vote.reason, &None);
+            }
             M::GateAmend(amend) => self.fold_amend(meta, amend),
             M::GateTimeout(timeout) => self.fold_timeout(meta, timeout),
             M::GateResolve(resolve) => self.fold_resolve(meta, resolve),

@@ -82,6 +82,16 @@ expires_at: string,
  */
 reason?: string, };
 
+export type AllowedBy = {
+/**
+ * Who made the rule.
+ */
+participant: ParticipantId,
+/**
+ * The words that the commands it allows begin with.
+ */
+prefix: Array<string>, };
+
 export type Announce = {
 /**
  * The participant's id.
@@ -157,6 +167,10 @@ notes?: Array<string>,
  */
 needed_read_roots?: Array<string>,
 /**
+ * Whether its program runs whatever it is given, so that no allow rule ever covers it.
+ */
+runs_given_code?: boolean,
+/**
  * The sandbox that a run without a vote needs.
  */
 profile: SandboxProfile,
@@ -204,6 +218,10 @@ export type CommandRecord = {
  */
 tool_proposal: MessageId,
 /**
+ * The short id of the proposal.
+ */
+short_id: string,
+/**
  * The sequence number of the proposal.
  */
 seq: number,
@@ -216,9 +234,13 @@ at: string,
  */
 proposer: ParticipantId,
 /**
- * The command as one line.
+ * The command as one line; what an edit made of it, if it was edited.
  */
 command: string,
+/**
+ * The versions that edits replaced, oldest first: what was proposed is the first.
+ */
+earlier?: Array<EarlierCommand>,
 /**
  * The working directory; the executor's own if not given.
  */
@@ -259,6 +281,10 @@ executor?: ParticipantId,
  * What allowed it to run; absent before a grant.
  */
 cleared_by?: ClearedBy,
+/**
+ * The allow rule that it ran under; absent if it needed none.
+ */
+allowed_by?: AllowedBy,
 /**
  * The approvals it was granted with.
  */
@@ -508,6 +534,40 @@ denied?: Array<string>,
  */
 reason?: string, };
 
+export type EarlierCommand = {
+/**
+ * The command as one line.
+ */
+command: string,
+/**
+ * The category of its assessment.
+ */
+category: Category,
+/**
+ * The risk of its assessment.
+ */
+risk: Risk,
+/**
+ * The digest of the action.
+ */
+digest: string,
+/**
+ * The approvals that it had; the edit made them void.
+ */
+void_approvals?: Array<Approval>,
+/**
+ * Who edited it.
+ */
+edited_by: ParticipantId,
+/**
+ * When it was edited.
+ */
+edited_at: string,
+/**
+ * Why it was edited.
+ */
+reason?: string, };
+
 export type EditRequest = {
 /**
  * The complete new arguments, as in `tool.propose`.
@@ -681,6 +741,10 @@ session: SessionId,
  */
 tool_proposal: MessageId,
 /**
+ * The short id of the proposal.
+ */
+short_id: string,
+/**
  * Whether it is open, or how it closed.
  */
 status: GateStatus,
@@ -696,7 +760,11 @@ file_contents?: Array<FileContent>,
 /**
  * How it closed; absent if it is open.
  */
-resolution?: GateResolve, };
+resolution?: GateResolve,
+/**
+ * The command that waits or waited at it, with its earlier versions.
+ */
+command?: CommandRecord, };
 
 export type GateList = { gates: Array<GateListItem>,
 /**
@@ -709,6 +777,15 @@ export type GateListItem = {
  * The session's id.
  */
 session: SessionId,
+/**
+ * The short id of the proposal, which a path takes instead of the whole one where only one
+ * proposal of the session has it.
+ */
+short_id: string,
+/**
+ * The short id with the beginning of the digest, which names exactly what is shown here.
+ */
+handle: string,
 /**
  * Approvals that count.
  */
@@ -856,7 +933,11 @@ reason?: string,
 /**
  * What the rejector suggests doing instead.
  */
-suggestion?: string, };
+suggestion?: string,
+/**
+ * The allow rule that approved it, which counts as the vote of its author, `by`.
+ */
+rule?: MessageId, };
 
 export type GateStatus = "open" | "approved" | "rejected" | "timed_out" | "cancelled";
 
@@ -937,6 +1018,10 @@ approvals?: Array<Approval>,
  * The allow rule that covers the action, if one does.
  */
 rule?: MessageId,
+/**
+ * What that rule allows, and who made it.
+ */
+allowed_by?: AllowedBy,
 /**
  * Who may type, in `pty` mode.
  */
@@ -1113,6 +1198,34 @@ next: number,
  * The sequence number of the last message in the log.
  */
 head: number, };
+
+export type NamedProposal = {
+/**
+ * The session's id.
+ */
+session: SessionId,
+/**
+ * The proposal's id.
+ */
+tool_proposal: MessageId,
+/**
+ * The sequence number of the proposal.
+ */
+seq: number,
+/**
+ * The id of its gate; absent if it never waited at one.
+ */
+gate?: MessageId,
+/**
+ * Its state.
+ */
+status: CommandStatus, };
+
+export type NamedProposals = { proposals: Array<NamedProposal>,
+/**
+ * Whether there are more than these.
+ */
+more: boolean, };
 
 export type OpenGate = {
 /**

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::payload::{
-    AllowRuleInfo, Approval, ClearedBy, FileContent, GateResolve, OpenGate, Participant,
+    AllowRuleInfo, AllowedBy, Approval, ClearedBy, FileContent, GateResolve, OpenGate, Participant,
     RunOutcome, RunningCommand, SessionAck,
 };
 use crate::{
@@ -334,6 +334,13 @@ wire_structs! {
     pub struct GateListItem {
         /// The session's id.
         pub session: SessionId,
+        /// The short id of the proposal, which a path takes instead of the whole one where only one
+        /// proposal of the session has it.
+        #[serde(default)]
+        pub short_id: String,
+        /// The short id with the beginning of the digest, which names exactly what is shown here.
+        #[serde(default)]
+        pub handle: String,
         /// The gate and the proposal that waits at it.
         #[serde(flatten)]
         pub open: OpenGate,
@@ -368,6 +375,9 @@ wire_structs! {
         pub session: SessionId,
         /// The id of the proposal.
         pub tool_proposal: MessageId,
+        /// The short id of the proposal.
+        #[serde(default)]
+        pub short_id: String,
         /// Whether it is open, or how it closed.
         pub status: GateStatus,
         /// The gate and the state of its vote; absent if it is closed.
@@ -381,6 +391,9 @@ wire_structs! {
         /// How it closed; absent if it is open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub resolution: Option<GateResolve>,
+        /// The command that waits or waited at it, with its earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub command: Option<CommandRecord>,
     }
 
     /// Votes on a gate.
@@ -425,14 +438,21 @@ wire_structs! {
     pub struct CommandRecord {
         /// The proposal's id, which also names its output.
         pub tool_proposal: MessageId,
+        /// The short id of the proposal.
+        #[serde(default)]
+        pub short_id: String,
         /// The sequence number of the proposal.
         pub seq: u64,
         /// When it was proposed.
         pub at: Timestamp,
         /// Who proposed it.
         pub proposer: ParticipantId,
-        /// The command as one line.
+        /// The command as one line; what an edit made of it, if it was edited.
         pub command: String,
+        /// The versions that edits replaced, oldest first: what was proposed is the first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub earlier: Vec<EarlierCommand>,
         /// The working directory; the executor's own if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub cwd: Option<String>,
@@ -458,12 +478,62 @@ wire_structs! {
         /// What allowed it to run; absent before a grant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub cleared_by: Option<ClearedBy>,
+        /// The allow rule that it ran under; absent if it needed none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub allowed_by: Option<AllowedBy>,
         /// The approvals it was granted with.
         #[serde(default)]
         pub approvals: Vec<Approval>,
         /// How it ended; absent before that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub result: Option<CommandResult>,
+    }
+
+    /// A version of a command that an edit replaced.
+    pub struct EarlierCommand {
+        /// The command as one line.
+        pub command: String,
+        /// The category of its assessment.
+        pub category: Category,
+        /// The risk of its assessment.
+        pub risk: Risk,
+        /// The digest of the action.
+        pub digest: Digest,
+        /// The approvals that it had; the edit made them void.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub void_approvals: Vec<Approval>,
+        /// Who edited it.
+        pub edited_by: ParticipantId,
+        /// When it was edited.
+        pub edited_at: Timestamp,
+        /// Why it was edited.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String>,
+    }
+
+    /// A proposal that an id, or the end of one, names.
+    pub struct NamedProposal {
+        /// The session's id.
+        pub session: SessionId,
+        /// The proposal's id.
+        pub tool_proposal: MessageId,
+        /// The sequence number of the proposal.
+        pub seq: u64,
+        /// The id of its gate; absent if it never waited at one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub gate: Option<MessageId>,
+        /// Its state.
+        pub status: CommandStatus,
+    }
+
+    /// The proposals that an id, or the end of one, names. Proposers choose their ids, so the end of
+    /// one may name several.
+    pub struct NamedProposals {
+        pub proposals: Vec<NamedProposal>,
+        /// Whether there are more than these.
+        #[serde(default)]
+        pub more: bool,
     }
 
     /// The result of a command.
@@ -533,5 +603,6 @@ api_types!(
     VoteRequest,
     EditRequest,
     GateUpdateResponse,
-    CommandPage
+    CommandPage,
+    NamedProposals
 );

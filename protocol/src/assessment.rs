@@ -75,6 +75,10 @@ wire_structs! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub needed_read_roots: Vec<String>,
+        /// Whether its program runs whatever it is given, so that no allow rule ever covers it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub runs_given_code: bool,
         /// The sandbox that a run without a vote needs.
         pub profile: SandboxProfile,
         /// The digest of the action, which binds the assessment and every vote to it.

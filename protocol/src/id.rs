@@ -8,6 +8,16 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// The longest identifier, in characters.
 pub const MAX_ID_LENGTH: usize = 128;
 
+/// How many characters of a proposal's id people read and type.
+pub const SHORT_ID_LENGTH: usize = 6;
+
+/// How many characters of a digest a handle has.
+const HANDLE_DIGEST_LENGTH: usize = 6;
+
+/// How many characters of a digest the handle of an edited command has. Whoever edits a command can
+/// try edits until the first few characters are those that others have seen, but not so many.
+pub const EDITED_HANDLE_DIGEST_LENGTH: usize = 16;
+
 /// Why a string is not an identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
@@ -115,6 +125,37 @@ impl MessageId {
         let uuid = uuid::Builder::from_unix_timestamp_millis(at.as_millis(), &entropy).into_uuid();
         Self(uuid.hyphenated().to_string().into())
     }
+
+    /// The end of the id, by which people refer to a proposal: its last [`SHORT_ID_LENGTH`]
+    /// characters, or all of it if it is shorter.
+    ///
+    /// Proposers choose the ids of their proposals, so two of them may have the same short id.
+    pub fn short(&self) -> &str {
+        // An id is ASCII, so every position is the start of a character.
+        &self.0[self.0.len().saturating_sub(SHORT_ID_LENGTH)..]
+    }
+
+    /// Whether this text names a message with this id: it is the whole id, or an end of it that is
+    /// at least as long as the short id.
+    pub fn is_named_by(&self, text: &str) -> bool {
+        self.as_str() == text || (text.len() >= SHORT_ID_LENGTH && self.0.ends_with(text))
+    }
+
+    /// A proposal together with the version of its command that was shown: the short id, `@`, and
+    /// the beginning of the digest.
+    pub fn handle(&self, digest: crate::Digest) -> String {
+        self.handle_with(digest, HANDLE_DIGEST_LENGTH)
+    }
+
+    /// As [`handle`](Self::handle), for a command that was edited.
+    pub fn edited_handle(&self, digest: crate::Digest) -> String {
+        self.handle_with(digest, EDITED_HANDLE_DIGEST_LENGTH)
+    }
+
+    fn handle_with(&self, digest: crate::Digest, length: usize) -> String {
+        let digest: String = digest.to_string().chars().take(length).collect();
+        format!("{}@{digest}", self.short())
+    }
 }
 
 #[cfg(test)]
@@ -158,6 +199,42 @@ mod tests {
             MessageId::parse(&"x".repeat(129)),
             Err(IdError::TooLong(129))
         );
+    }
+
+    #[test]
+    fn a_short_id_is_the_end_of_an_id() {
+        let short = |text: &str| MessageId::parse(text).unwrap().short().to_owned();
+        assert_eq!(short("0190a5b0-7c1e-7000-8000-0000004a3f77"), "4a3f77");
+        assert_eq!(short("toolu_01ABCdef"), "ABCdef");
+        assert_eq!(short("123456"), "123456");
+        assert_eq!(short("p1"), "p1");
+    }
+
+    /// `short` cuts at a byte, which is safe as long as no id has a character of several bytes.
+    #[test]
+    fn no_id_has_a_character_of_several_bytes() {
+        for c in (0..=u32::from(char::MAX)).filter_map(char::from_u32) {
+            let accepted = MessageId::parse(&format!("a{c}bcdef")).is_ok();
+            assert!(!accepted || c.is_ascii(), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn an_end_shorter_than_the_short_id_names_only_a_whole_id() {
+        let id = MessageId::parse("0190a5b0-4a3f77").unwrap();
+        for (text, named) in [
+            ("4a3f77", true),
+            ("-4a3f77", true),
+            ("0190a5b0-4a3f77", true),
+            ("a3f77", false),
+            ("0190a5", false),
+            ("x0190a5b0-4a3f77", false),
+            ("", false),
+        ] {
+            assert_eq!(id.is_named_by(text), named, "{text}");
+        }
+        let short = MessageId::parse("p1").unwrap();
+        assert!(short.is_named_by("p1") && !short.is_named_by("1"));
     }
 
     #[test]

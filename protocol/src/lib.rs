@@ -38,7 +38,10 @@ pub use digest::{Digest, DigestError};
 pub use envelope::{
     Envelope, EnvelopeHeader, MessageParseError, Sender, parse_client_message, parse_server_message,
 };
-pub use id::{ForkId, IdError, MAX_ID_LENGTH, MessageId, ParticipantId, SessionId};
+pub use id::{
+    EDITED_HANDLE_DIGEST_LENGTH, ForkId, IdError, MAX_ID_LENGTH, MessageId, ParticipantId,
+    SHORT_ID_LENGTH, SessionId,
+};
 pub use join_code::{JoinCode, JoinCodeError};
 pub use json_depth::nesting_depth;
 pub use limits::{ExecutionLimits, Limits};

@@ -6,7 +6,7 @@ mod session_quotas;
 mod slots;
 mod token_ends;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -234,6 +234,54 @@ impl SessionDirectory {
             Some(proposal) => Ok(Some(proposal)),
             None => Ok(self.store.find_closed_proposal(session, name).await?),
         }
+    }
+
+    /// The proposals, open and closed, that an id or the end of one names: at most about `limit` of
+    /// one session, or of all.
+    pub(crate) async fn proposals_named(
+        self: &Arc<Self>,
+        session: Option<&SessionId>,
+        text: &str,
+        limit: usize,
+    ) -> Result<Vec<(SessionId, ProposalRecord)>, Refusal> {
+        let mut found = Vec::new();
+        for session in self.sessions_with_open_proposals(session).await? {
+            let text = text.to_owned();
+            let open = self.query(&session, move |session| {
+                let mut open = session.open_proposals();
+                open.retain(|proposal| proposal.is_named_by(&text));
+                open
+            });
+            let open = open.await.unwrap_or_default().into_iter();
+            found.extend(open.take(limit).map(|proposal| (session.clone(), proposal)));
+        }
+        // After the open ones: a proposal that is closed in between is then in both, not in neither.
+        let closed = self
+            .store
+            .closed_proposals_named(session, text, limit)
+            .await?;
+        for (session, proposal) in closed {
+            let known =
+                |it: &(SessionId, ProposalRecord)| it.0 == session && it.1.id == proposal.id;
+            if !found.iter().any(known) {
+                found.push((session, proposal));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The session, or else all that are in memory or have open gates. A session that is not in
+    /// memory has no executor that would run something.
+    async fn sessions_with_open_proposals(
+        &self,
+        session: Option<&SessionId>,
+    ) -> Result<BTreeSet<SessionId>, Refusal> {
+        if let Some(session) = session {
+            return Ok(BTreeSet::from([session.clone()]));
+        }
+        let gated = self.store.sessions_with_open_gates().await?;
+        let loaded = self.sessions.iter().map(|entry| entry.key().clone());
+        Ok(loaded.chain(gated).collect())
     }
 
     pub(crate) fn remove(&self, session: &SessionId) {

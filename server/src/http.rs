@@ -10,6 +10,7 @@ mod invites;
 mod landing_page;
 mod messages;
 mod openapi;
+mod proposals;
 mod routes;
 mod send;
 mod sessions;

@@ -435,6 +435,15 @@ pub trait Store: Send + Sync {
         name: &'a MessageId,
     ) -> StoreResult<'a, Option<ProposalRecord>>;
 
+    /// At most `limit` closed proposals whose id or gate has this text as its whole id or as an end
+    /// that is no shorter than a short id, of one session or of all, in no particular order.
+    fn closed_proposals_named<'a>(
+        &'a self,
+        session: Option<&'a SessionId>,
+        text: &'a str,
+        limit: usize,
+    ) -> StoreResult<'a, Vec<(SessionId, ProposalRecord)>>;
+
     /// The chunks of a command's output from a line or byte on.
     fn output_slice<'a>(
         &'a self,

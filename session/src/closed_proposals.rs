@@ -96,6 +96,7 @@ mod tests {
             id: MessageId::parse(&format!("p{number}")).unwrap(),
             gate: None,
             seqs: ProposalSeqs::default(),
+            steps: Default::default(),
             closed: Some((ProposalOutcome::Rejected, 1)),
             output: Default::default(),
         }

@@ -22,6 +22,8 @@ pub struct Gate {
     pub electorate: BTreeSet<ParticipantId>,
     /// The approvals so far, by voter.
     pub approvals: BTreeMap<ParticipantId, Approval>,
+    /// The sequence numbers of the last approvals by voter, also of those that no longer count.
+    pub approval_seqs: BTreeMap<ParticipantId, u64>,
     /// Whether only admins decide.
     pub escalated: bool,
     /// Who edited the command last; votes must then carry its digest.
@@ -60,6 +62,24 @@ impl Gate {
     ) -> BTreeMap<ParticipantId, ParticipantId> {
         let approved = self.approvals.keys().cloned().collect();
         dependent_approvals(&self.request.quorum, approvers, &approved)
+    }
+
+    /// The approvals so far that count, if the gate passes with the vote that an allow rule of this
+    /// participant stands for.
+    pub(crate) fn approvals_with_rule_of(
+        &self,
+        author: &ParticipantId,
+        approvers: &Approvers,
+    ) -> Option<Vec<Approval>> {
+        if !approvers.eligible.contains(author) {
+            return None;
+        }
+        let voted = self.approvals.keys().chain([author]).cloned().collect();
+        let tally = tally(&self.request.quorum, approvers, &voted);
+        let counts = tally.passed && tally.counted.contains(author);
+        let given = self.approvals.values();
+        let counted = given.filter(|approval| tally.counted.contains(&approval.participant));
+        counts.then(|| counted.cloned().collect())
     }
 
     /// When the gate times out, if it ever does.

@@ -1,6 +1,6 @@
 //! Grants, each of which permits one executor to run one action, once.
 
-use pvp_protocol::payload::{GrantTerms, ToolExecute};
+use pvp_protocol::payload::{AllowedBy, GrantTerms, ToolExecute};
 use pvp_protocol::{
     ExecutionLimits, ExtraFields, MessageId, ParticipantId, RunMode, SandboxProfile, Timestamp,
 };
@@ -42,6 +42,8 @@ pub(crate) struct GrantDetails {
     pub(crate) limits: ExecutionLimits,
     pub(crate) profile: SandboxProfile,
     pub(crate) expires_at: Timestamp,
+    /// What the clearance's rule allows, if a rule cleared the proposal.
+    pub(crate) allowed_by: Option<AllowedBy>,
 }
 
 impl Grant {
@@ -83,6 +85,7 @@ impl Grant {
             cleared_by: clearance.cleared_by,
             approvals: clearance.approvals,
             rule: clearance.rule,
+            allowed_by: details.allowed_by,
             driver,
             nonce: None,
             secret_env: None,

@@ -33,7 +33,7 @@ pub use output_index::{
     line_ends,
 };
 pub use proposal::{
-    Execution, ExecutionKind, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs,
+    Execution, ExecutionKind, GateSteps, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs,
     ProposalStage,
 };
 pub use snapshot::SnapshotError;

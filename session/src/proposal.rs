@@ -33,6 +33,36 @@ pub struct Proposal {
     pub trial: Option<DiscardedTrial>,
     /// The sequence numbers of its steps.
     pub seqs: ProposalSeqs,
+    /// The votes and amendments at its gate.
+    pub steps: GateSteps,
+}
+
+/// How many votes and amendments of one proposal are remembered.
+const MAX_GATE_STEPS: usize = 200;
+
+/// The sequence numbers of the votes and amendments at a gate, in order. Of very many the oldest are
+/// forgotten; the log has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GateSteps(Vec<u64>);
+
+impl GateSteps {
+    pub(crate) fn push(&mut self, seq: u64) {
+        if self.0.len() == MAX_GATE_STEPS {
+            self.0.remove(0);
+        }
+        self.0.push(seq);
+    }
+
+    /// The sequence numbers, oldest first.
+    pub fn seqs(&self) -> &[u64] {
+        &self.0
+    }
+
+    /// Whether nobody voted or edited, as far as is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// The sequence numbers of a proposal's steps.
@@ -134,10 +164,22 @@ pub struct ProposalRecord {
     pub gate: Option<MessageId>,
     /// The sequence numbers of its steps.
     pub seqs: ProposalSeqs,
+    /// The votes and amendments at its gate; empty in records of earlier versions.
+    #[serde(default, skip_serializing_if = "GateSteps::is_empty")]
+    pub steps: GateSteps,
     /// How it ended and at which sequence number; `None` while it waits or runs.
     pub closed: Option<(ProposalOutcome, u64)>,
     /// How much output it has.
     pub output: OutputPosition,
+}
+
+impl ProposalRecord {
+    /// Whether this text is the id of the proposal or of its gate, or an end of one that is no
+    /// shorter than a short id.
+    pub fn is_named_by(&self, text: &str) -> bool {
+        let gate = self.gate.as_ref();
+        self.id.is_named_by(text) || gate.is_some_and(|gate| gate.is_named_by(text))
+    }
 }
 
 impl Proposal {
@@ -153,6 +195,7 @@ impl Proposal {
             id: self.id.clone(),
             gate: self.gate.clone(),
             seqs: self.seqs,
+            steps: self.steps.clone(),
             closed: None,
             output,
         }

@@ -10,12 +10,14 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pvp_client::{ApiClient, ApiError, now};
 use pvp_protocol::api::{
-    EditRequest, GateDetails, GateListItem, GateStatus, GateUpdateResponse, VoteChoice, VoteRequest,
+    EditRequest, GateListItem, GateStatus, GateUpdateResponse, NamedProposal, VoteChoice,
+    VoteRequest,
 };
 use pvp_protocol::{Command, JsonObject, MessageId};
 use serde_json::json;
 
 use super::links::LinkArguments;
+use super::proposal_handle::ProposalHandle;
 use super::{print_json, print_line, rules};
 
 /// How long one request to the server waits for a change.
@@ -28,10 +30,10 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct GatesArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// Go on, and print what opens and closes as it happens
+    /// Keep running and print each gate that opens or closes
     #[arg(long, short)]
     watch: bool,
-    /// Print JSON: the list, or with --watch one line for each change
+    /// Print JSON: the list, or with --watch one line per change
     #[arg(long)]
     json: bool,
 }
@@ -40,9 +42,10 @@ pub(crate) struct GatesArguments {
 pub(crate) struct ShowArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// The gate: its handle as `pvp gates` prints it, its id, or its proposal's id
+    /// The command: its handle as `pvp gates` prints it, or its id
+    #[arg(value_name = "HANDLE")]
     gate: String,
-    /// Print the contents of the files that the command runs, as they must be when it starts
+    /// Print the files that the command runs, as they must be when it starts
     #[arg(long)]
     files: bool,
     /// Print JSON
@@ -54,12 +57,14 @@ pub(crate) struct ShowArguments {
 pub(crate) struct ApproveArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// The gate. A handle with `@` approves exactly what was shown with it
+    /// The command: its handle, which approves exactly what was shown with it, or its id alone if
+    /// nobody has edited it
+    #[arg(value_name = "HANDLE")]
     gate: String,
-    /// Said with the approval
+    /// A comment for the record
     #[arg(long)]
     comment: Option<String>,
-    /// Also let commands that only read do so below this directory without asking, for an hour
+    /// Also allow reading below this directory without a vote, for one hour
     #[arg(long, value_name = "DIR")]
     allow_read: Option<String>,
     /// Print JSON
@@ -71,8 +76,10 @@ pub(crate) struct ApproveArguments {
 pub(crate) struct RejectArguments {
     #[command(flatten)]
     link: LinkArguments,
+    /// The command: its handle as `pvp gates` prints it, or its id
+    #[arg(value_name = "HANDLE")]
     gate: String,
-    /// Why not; the agent reads it
+    /// Why it is rejected; the agent reads it
     reason: String,
     /// Print JSON
     #[arg(long)]
@@ -83,8 +90,10 @@ pub(crate) struct RejectArguments {
 pub(crate) struct AmendArguments {
     #[command(flatten)]
     link: LinkArguments,
+    /// The command to edit: its handle as `pvp gates` prints it, or its id
+    #[arg(value_name = "HANDLE")]
     gate: String,
-    /// The command that should run instead
+    /// The command to run instead
     command: String,
     /// Why; the agent reads it
     #[arg(long)]
@@ -96,7 +105,8 @@ pub(crate) struct AmendArguments {
 
 pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api_client()?;
-    let session = arguments.link.named_session(api.link());
+    // A remembered link may name a session; the others that it opens are listed all the same.
+    let session = arguments.link.session_flag();
     if let Some(session) = &session {
         // First, because the server may refuse a session whose log was altered.
         super::check_record(&api, session, 0);
@@ -120,10 +130,10 @@ pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         print_json(serde_json::to_string(&list)?)?;
     } else if list.gates.is_empty() {
-        print_line("nothing waits")?;
+        print_line("no commands are waiting for a decision")?;
     } else {
-        for gate in &list.gates {
-            print_line(card::summary_line(gate, now()))?;
+        for line in card::summary_lines(&list.gates, now()) {
+            print_line(line)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -188,7 +198,10 @@ fn print_opened(gate: &GateListItem, changed: bool, json: bool) -> anyhow::Resul
         return print_json(json!({ "event": event, "gate": gate }));
     }
     let mark = if changed { '~' } else { '+' };
-    print_line(format!("{mark} {}", card::summary_line(gate, now())))
+    for line in card::summary_lines(std::slice::from_ref(gate), now()) {
+        print_line(format!("{mark} {line}"))?;
+    }
+    Ok(())
 }
 
 fn print_closed(api: &ApiClient, gate: &GateListItem, json: bool) -> anyhow::Result<()> {
@@ -196,91 +209,24 @@ fn print_closed(api: &ApiClient, gate: &GateListItem, json: bool) -> anyhow::Res
     if json {
         return print_json(json!({ "event": "closed", "gate": state }));
     }
-    let handle = card::gate_handle(gate);
-    print_line(format!("- {handle}  {}", card::resolution_text(&state)))
+    let short = gate.open.request.action_ref.short();
+    print_line(format!("- {short}  {}", card::resolution_text(&state)))
 }
 
-/// A gate as a person types it: its whole id or the end of it, and perhaps the digest that was
-/// shown.
-struct GateHandle<'a> {
-    id: &'a str,
-    digest: Option<&'a str>,
-}
-
-impl<'a> GateHandle<'a> {
-    fn parse(text: &'a str) -> anyhow::Result<Self> {
-        let (id, digest) = match text.split_once('@') {
-            Some((id, digest)) => (id, Some(digest)),
-            None => (text, None),
-        };
-        if id.len() < 4 {
-            bail!("`{text}` is too short for a gate; `pvp gates` prints handles");
-        }
-        let hex = |digest: &str| digest.len() >= 4 && digest.bytes().all(|b| b.is_ascii_hexdigit());
-        if digest.is_some_and(|digest| !hex(digest)) {
-            bail!(
-                "after `@` comes the beginning of the command's digest, as `pvp gates` prints it"
-            );
-        }
-        Ok(Self { id, digest })
-    }
-
-    fn matches(&self, gate: &GateListItem) -> bool {
-        let (id, proposal) = (
-            gate.open.gate.as_str(),
-            gate.open.request.action_ref.as_str(),
-        );
-        id.ends_with(self.id) || proposal == self.id
-    }
-
-    /// The one open gate that matches, if its action still has the digest of the handle.
-    fn find(&self, api: &ApiClient, link: &LinkArguments) -> anyhow::Result<GateListItem> {
-        let session = link.named_session(api.link());
-        let mut gates = api.list_gates(None, LONG_POLL)?.gates;
-        gates.retain(|gate| {
-            self.matches(gate)
-                && session
-                    .as_ref()
-                    .is_none_or(|session| *session == gate.session)
-        });
-        let mut gates = gates.into_iter();
-        match (gates.next(), gates.next()) {
-            (Some(gate), None) => {
-                self.check_digest(&gate)?;
-                Ok(gate)
-            }
-            (None, _) => bail!(
-                "no gate `{}` is open; `pvp gates` lists those that are, `pvp history` what became of it",
-                self.id
-            ),
-            (Some(one), Some(other)) => bail!(
-                "`{}` could be {} or {}; write more of it",
-                self.id,
-                one.open.gate,
-                other.open.gate
-            ),
-        }
-    }
-
-    fn check_digest(&self, gate: &GateListItem) -> anyhow::Result<()> {
-        let digest = gate.open.assessment.digest.to_string();
-        match self.digest {
-            Some(shown) if !digest.starts_with(&shown.to_ascii_lowercase()) => bail!(
-                "the command was edited since you saw it; look again with `pvp show {}`",
-                card::gate_handle(gate)
-            ),
-            Some(_) | None => Ok(()),
-        }
-    }
+/// The open gate that a handle means, in any session that the link opens.
+fn find_gate(api: &ApiClient, link: &LinkArguments, handle: &str) -> anyhow::Result<GateListItem> {
+    let session = link.session_flag();
+    ProposalHandle::parse(handle)?.find_open_gate(api, session.as_ref())
 }
 
 pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api_client()?;
-    let handle = GateHandle::parse(&arguments.gate)?;
-    let state = match handle.find(&api, &arguments.link) {
-        Ok(gate) => api.gate(&gate.session, &gate.open.gate)?,
-        Err(not_open) => fetch_closed_gate(&arguments.link, handle.id).ok_or(not_open)?,
-    };
+    let session = arguments.link.session_flag();
+    let found = ProposalHandle::parse(&arguments.gate)?.find(&api, session.as_ref())?;
+    if found.gate.is_none() {
+        return show_ungated(&api, &found, arguments.json);
+    }
+    let state = api.gate(&found.session, &found.tool_proposal)?;
     if arguments.json {
         print_json(serde_json::to_string(&state)?)?;
     } else if arguments.files {
@@ -291,10 +237,14 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fetches a closed gate of the current session, by its whole id.
-fn fetch_closed_gate(link: &LinkArguments, id: &str) -> Option<GateDetails> {
-    let (api, session) = link.api_and_session().ok()?;
-    api.gate(&session, &MessageId::parse(id).ok()?).ok()
+/// Shows a command that never waited at a gate.
+fn show_ungated(api: &ApiClient, found: &NamedProposal, json: bool) -> anyhow::Result<ExitCode> {
+    let record = super::history::find_record(api, found)?;
+    match json {
+        true => print_json(serde_json::to_string(&record)?)?,
+        false => print_line(card::command_card(&record))?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn approve(arguments: &ApproveArguments) -> anyhow::Result<ExitCode> {
@@ -310,14 +260,14 @@ pub(crate) fn approve(arguments: &ApproveArguments) -> anyhow::Result<ExitCode> 
     };
     // First, so that nothing is approved if the directory is refused.
     let api = arguments.link.api_client()?;
-    let gate = GateHandle::parse(&arguments.gate)?.find(&api, &arguments.link)?;
+    let gate = find_gate(&api, &arguments.link, &arguments.gate)?;
     rules::allow_reading(&api, &gate.session, root, rules::DEFAULT_SECONDS, None)?;
     vote(&arguments.link, &arguments.gate, request, arguments.json)
 }
 
 pub(crate) fn reject(arguments: &RejectArguments) -> anyhow::Result<ExitCode> {
     if arguments.reason.trim().is_empty() {
-        bail!("say why not; the agent reads the reason");
+        bail!("the reason is empty; say why, because the agent reads it");
     }
     let request = VoteRequest {
         vote: VoteChoice::Reject,
@@ -337,19 +287,20 @@ fn vote(
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let api = link.api_client()?;
-    let gate = GateHandle::parse(gate)?.find(&api, link)?;
+    let gate = find_gate(&api, link, gate)?;
     request.digest = Some(gate.open.assessment.digest);
+    let answer = api.vote(&gate.session, &gate.open.gate, &request)?;
     let verb = match request.vote {
+        VoteChoice::Approve if answer.ack.duplicate => "you had approved this already",
         VoteChoice::Approve => "approved",
         VoteChoice::Reject => "rejected",
     };
-    let answer = api.vote(&gate.session, &gate.open.gate, &request)?;
     print_answer(&gate, verb, &answer, json)
 }
 
 pub(crate) fn amend(arguments: &AmendArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api_client()?;
-    let gate = GateHandle::parse(&arguments.gate)?.find(&api, &arguments.link)?;
+    let gate = find_gate(&api, &arguments.link, &arguments.gate)?;
     let request = EditRequest {
         arguments: edited_arguments(&gate, &arguments.command)?,
         digest: gate.open.assessment.digest,
@@ -396,10 +347,11 @@ fn print_answer(
         return Ok(ExitCode::SUCCESS);
     }
     let shown = answer.gate.open.as_ref().unwrap_or(gate);
-    print_line(format!("{verb}  {}", card::command_line(shown)))?;
+    let short = shown.open.request.action_ref.short();
+    print_line(format!("{verb}: {short}  {}", card::command_line(shown)))?;
     match (&answer.gate.status, &answer.gate.open) {
         (GateStatus::Open, Some(open)) => {
-            print_line(format!("it waits: {}", card::tally_text(open)))?
+            print_line(format!("still waiting: {}", card::tally_text(open)))?
         }
         _ => print_line(card::resolution_text(&answer.gate))?,
     }

@@ -3,14 +3,16 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
-use pvp_client::ApiClient;
 use pvp_client::view::escape_invisible;
-use pvp_protocol::api::{CommandRecord, CommandStatus};
-use pvp_protocol::{MessageId, SessionId};
+use pvp_client::{ApiClient, narrate};
+use pvp_protocol::api::{CommandRecord, CommandStatus, EarlierCommand, NamedProposal};
+use pvp_protocol::payload::Approval;
+use pvp_protocol::{SHORT_ID_LENGTH, SessionId};
 
 use super::links::LinkArguments;
+use super::proposal_handle::{ProposalHandle, list_names};
 use super::{one_line, print_json, print_line};
 
 /// Commands per request.
@@ -25,10 +27,10 @@ pub(crate) struct HistoryArguments {
     /// Only those that are waiting, running, blocked, rejected, timed_out, cancelled or finished
     #[arg(long, value_parser = parse_status)]
     status: Option<CommandStatus>,
-    /// At most this many, the newest last
+    /// Print at most this many commands, the newest last
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
     limit: usize,
-    /// Print JSON, one command a line
+    /// Print JSON, one command per line
     #[arg(long)]
     json: bool,
 }
@@ -37,7 +39,8 @@ pub(crate) struct HistoryArguments {
 pub(crate) struct OutputArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// The command: its id as `pvp history` prints it, or the end of it
+    /// The command: its id as `pvp history` prints it
+    #[arg(value_name = "HANDLE")]
     command: String,
     /// Only `stdout` or `stderr`
     #[arg(long, value_parser = ["stdout", "stderr"])]
@@ -78,14 +81,22 @@ pub(crate) fn run(arguments: &HistoryArguments) -> anyhow::Result<ExitCode> {
     let (grep, status) = (arguments.grep.as_deref(), arguments.status);
     let mut commands = fetch_recent(&api, &session, grep, status, arguments.limit)?;
     commands.reverse();
-    for command in &commands {
-        match arguments.json {
-            true => print_json(serde_json::to_string(command)?)?,
-            false => print_line(summary_line(command))?,
+    let names = list_names(commands.iter().map(|command| &command.tool_proposal));
+    for (name, command) in names.iter().zip(&commands) {
+        if arguments.json {
+            print_json(serde_json::to_string(command)?)?;
+            continue;
+        }
+        for line in summary_lines(name, command) {
+            print_line(line)?;
         }
     }
     if commands.is_empty() && !arguments.json {
-        print_line("no such commands")?;
+        let filtered = grep.is_some() || status.is_some();
+        print_line(match filtered {
+            true => "no commands match",
+            false => "no commands yet",
+        })?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -127,45 +138,110 @@ fn fetch_recent(
     Ok(commands)
 }
 
-fn summary_line(record: &CommandRecord) -> String {
-    let who: Vec<_> = record
-        .approvals
-        .iter()
-        .map(|approval| approval.participant.as_str())
-        .collect();
-    let approved = match who.as_slice() {
-        [] => String::new(),
-        who => format!("  ok by {}", who.join(", ")),
-    };
-    format!(
-        "{}  {:<11}  {:<9}  {}{approved}",
-        record.tool_proposal,
+/// The record of a proposal.
+pub(super) fn find_record(api: &ApiClient, found: &NamedProposal) -> anyhow::Result<CommandRecord> {
+    let query = [
+        ("before", Some((found.seq + 1).to_string())),
+        ("limit", Some("1".to_owned())),
+    ];
+    let page = api.history(&found.session, &query)?;
+    let mut commands = page.commands.into_iter();
+    let record = commands.find(|record| record.tool_proposal == found.tool_proposal);
+    record.with_context(|| format!("the server has no record of {}", found.tool_proposal))
+}
+
+/// One command: a line, and one more for each version that an edit replaced.
+fn summary_lines(name: &str, record: &CommandRecord) -> Vec<String> {
+    let decision = decision_text(record).map(|decision| format!("  {decision}"));
+    let line = format!(
+        "{name:<SHORT_ID_LENGTH$}  {:<11}  {:<9}  {}{}",
         record.category.as_str(),
         outcome_text(record),
         one_line(&record.command),
-    )
+        decision.unwrap_or_default()
+    );
+    let indent = " ".repeat(SHORT_ID_LENGTH);
+    let edits = record.earlier.iter();
+    let edits = edits.map(|earlier| format!("{indent}  edited {}", edit_text(earlier)));
+    std::iter::once(line).chain(edits).collect()
 }
 
-fn outcome_text(record: &CommandRecord) -> String {
-    match (&record.status, &record.result) {
-        (CommandStatus::Waiting, _) => "waiting".to_owned(),
-        (CommandStatus::Running, _) => "running".to_owned(),
-        (CommandStatus::Blocked, _) => "blocked".to_owned(),
-        (CommandStatus::Rejected, _) => "rejected".to_owned(),
-        (CommandStatus::TimedOut, _) => "timed out".to_owned(),
-        (CommandStatus::Cancelled, _) => "cancelled".to_owned(),
+/// An edit: who made it, what the command was before, why, and which votes it made void.
+pub(super) fn edit_text(earlier: &EarlierCommand) -> String {
+    let mut text = format!(
+        "by {}; was: {}",
+        earlier.edited_by,
+        one_line(&earlier.command)
+    );
+    let reason = earlier
+        .reason
+        .as_deref()
+        .filter(|reason| !reason.is_empty());
+    if let Some(reason) = reason {
+        text += &format!(" ({})", one_line(reason));
+    }
+    let void = approver_names(&earlier.void_approvals);
+    match earlier.void_approvals.len() {
+        0 => {}
+        1 => text += &format!("; the approval of {void} is void"),
+        _ => text += &format!("; the approvals of {void} are void"),
+    }
+    text
+}
+
+/// Who or what let a command run, or kept it from running; `None` if nobody has decided.
+pub(super) fn decision_text(record: &CommandRecord) -> Option<String> {
+    if let Some(rule) = &record.allowed_by {
+        let (prefix, by) = (one_line(&rule.prefix.join(" ")), &rule.participant);
+        return Some(format!("allowed by the rule `{prefix} …` of {by}"));
+    }
+    let resolution = record.resolution.as_ref();
+    if let Some((resolution, by)) = resolution.and_then(|it| Some((it, it.by.as_ref()?))) {
+        let outcome = narrate::outcome_text(resolution.outcome);
+        let reason = resolution.reason.as_deref().map(one_line);
+        let reason = reason.map(|reason| format!(" ({reason})"));
+        return Some(format!("{outcome} by {by}{}", reason.unwrap_or_default()));
+    }
+    match record.approvals.as_slice() {
+        [] => None,
+        approvals => Some(format!("approved by {}", approver_names(approvals))),
+    }
+}
+
+fn approver_names(approvals: &[Approval]) -> String {
+    let names: Vec<_> = approvals.iter().map(|it| it.participant.as_str()).collect();
+    names.join(", ")
+}
+
+/// The state of a command in a word or two.
+pub(super) fn status_text(status: CommandStatus) -> &'static str {
+    match status {
+        CommandStatus::Waiting => "waiting",
+        CommandStatus::Running => "running",
+        CommandStatus::Blocked => "blocked",
+        CommandStatus::Rejected => "rejected",
+        CommandStatus::TimedOut => "timed out",
+        CommandStatus::Cancelled => "cancelled",
+        CommandStatus::Finished => "finished",
+    }
+}
+
+/// The state of a command, with its exit code if it has ended.
+pub(super) fn outcome_text(record: &CommandRecord) -> String {
+    match (record.status, &record.result) {
         (CommandStatus::Finished, Some(result)) => match (result.exit_code, &result.error) {
             (Some(code), _) => format!("exit {code}"),
             (None, Some(error)) => one_line(error),
-            (None, None) => "ended".to_owned(),
+            (None, None) => "finished".to_owned(),
         },
-        (CommandStatus::Finished, None) => "ended".to_owned(),
+        (status, _) => status_text(status).to_owned(),
     }
 }
 
 pub(crate) fn output(arguments: &OutputArguments) -> anyhow::Result<ExitCode> {
-    let (api, session) = arguments.link.api_and_session()?;
-    let reference = resolve_command_id(&api, &session, &arguments.command)?;
+    let api = arguments.link.api_client()?;
+    let session = arguments.link.session_flag();
+    let found = ProposalHandle::parse(&arguments.command)?.find(&api, session.as_ref())?;
     let number = |value: Option<u64>| value.map(|value| value.to_string());
     let query = [
         ("stream", arguments.stream.clone()),
@@ -175,7 +251,7 @@ pub(crate) fn output(arguments: &OutputArguments) -> anyhow::Result<ExitCode> {
         ("tail", number(arguments.tail)),
         ("grep", arguments.grep.clone()),
     ];
-    let page = api.output(&session, &reference, &query)?;
+    let page = api.output(&found.session, &found.tool_proposal, &query)?;
     if arguments.json {
         print_json(serde_json::to_string(&page)?)?;
         return Ok(ExitCode::SUCCESS);
@@ -184,32 +260,11 @@ pub(crate) fn output(arguments: &OutputArguments) -> anyhow::Result<ExitCode> {
         print_line(escape_invisible(&line.text))?;
     }
     if page.cut {
-        writeln!(std::io::stderr(), "pvp: there is more; ask with --offset")
-            .context("writing to standard error")?;
+        writeln!(
+            std::io::stderr(),
+            "pvp: there is more output; read it with --offset"
+        )
+        .context("writing to standard error")?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Resolves an id, or the end of one, to a command.
-fn resolve_command_id(
-    api: &ApiClient,
-    session: &SessionId,
-    text: &str,
-) -> anyhow::Result<MessageId> {
-    let commands = fetch_recent(api, session, None, None, 1000)?;
-    let ids: Vec<_> = commands.into_iter().map(|one| one.tool_proposal).collect();
-    let whole = ids.iter().find(|id| id.as_str() == text);
-    let mut ending = ids
-        .iter()
-        .filter(|id| text.len() >= 4 && id.as_str().ends_with(text));
-    match (whole, ending.next(), ending.next()) {
-        (Some(id), ..) | (None, Some(id), None) => Ok(id.clone()),
-        (None, Some(one), Some(other)) => {
-            bail!("`{text}` could be {one} or {other}; write more of it")
-        }
-        // It may be older than the commands fetched; the server decides.
-        (None, None, _) => {
-            MessageId::parse(text).map_err(|error| anyhow::anyhow!("`{text}`: {error}"))
-        }
-    }
 }

@@ -12,6 +12,11 @@ const MAX_LINE_CHARS: usize = 160;
 pub(super) struct LogLines(View);
 
 impl LogLines {
+    /// Reads an entry that is not printed, for what later ones say about it.
+    pub(super) fn skip(&mut self, envelope: &Envelope) {
+        self.0.fold(envelope);
+    }
+
     /// The next entry, with its sequence number, time and sender.
     pub(super) fn line(&mut self, envelope: &Envelope) -> String {
         self.0.fold(envelope);

@@ -1,4 +1,4 @@
-//! `pvp rules`: lists what runs without asking in a session, allows reading, takes rules back.
+//! `pvp rules`: lists the allow rules of a session, allows reading, revokes rules.
 
 use std::process::ExitCode;
 
@@ -28,18 +28,18 @@ pub(crate) struct RulesArguments {
 
 #[derive(Subcommand)]
 enum RulesCommand {
-    /// Let commands that only read do so below a directory beside the workspace, without asking
+    /// Allow reads below a directory outside the workspace without a vote
     AllowRead {
         /// The directory, as an absolute path
         directory: String,
-        /// How long: 30m, 2h, at most 7d
+        /// How long, such as 30m or 2h; at most 7d
         #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
         seconds: u64,
         /// Why, for the record
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Take a rule back
+    /// Revoke a rule
     Revoke {
         /// The rule's id, as `pvp rules` prints it
         #[arg(value_parser = super::parse_message_id)]
@@ -76,11 +76,11 @@ pub(crate) fn run(arguments: &RulesArguments) -> anyhow::Result<ExitCode> {
         (Some(RulesCommand::AllowRead { directory, .. }), false) => {
             let rule = &ack.id;
             print_line(format!(
-                "reading below {} is allowed  {rule}",
+                "allowed reading below {} (rule {rule})",
                 one_line(directory)
             ))?;
         }
-        (Some(RulesCommand::Revoke { .. }) | None, false) => print_line("taken back")?,
+        (Some(RulesCommand::Revoke { .. }) | None, false) => print_line("revoked")?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -96,7 +96,7 @@ fn list(api: &ApiClient, session: &SessionId, json: bool) -> anyhow::Result<()> 
         print_line(rule_line(rule, now))?;
     }
     if rules.is_empty() {
-        print_line("nothing is allowed beforehand")?;
+        print_line("no allow rules are in force")?;
     }
     Ok(())
 }
@@ -108,7 +108,7 @@ fn rule_line(rule: &AllowRuleInfo, now: pvp_protocol::Timestamp) -> String {
         rule.directory.as_deref(),
     );
     let left = narrate::duration(rule.expires_at.millis_since(now));
-    let text = format!("{allowed} for another {left}, by {}", rule.by);
+    let text = format!("{allowed}, expires in {left}, by {}", rule.by);
     format!("{}  {}", rule.rule, one_line(&text))
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 use pvp_client::{ApiClient, fresh_id};
-use pvp_protocol::payload::PromptSubmit;
+use pvp_protocol::payload::{PromptSubmit, SessionAck};
 use pvp_protocol::{ExtraFields, JsonObject, MessageId, ParticipantId, ParticipantKind, SessionId};
 
 use super::links::LinkArguments;
@@ -19,16 +19,16 @@ pub(crate) struct SendArguments {
     /// A prompt for the agent; `-` reads it from standard input
     #[arg(required_unless_present = "kind", conflicts_with = "kind")]
     text: Option<String>,
-    /// The agent, if there is more than one
+    /// Which agent to ask, if there is more than one
     #[arg(long, value_name = "AGENT", value_parser = super::parse_participant_id, conflicts_with = "kind")]
     to: Option<ParticipantId>,
-    /// Any other message: its type, such as interrupt.raise
+    /// Send another type of message, such as interrupt.raise
     #[arg(long = "type", value_name = "TYPE", requires = "payload")]
     kind: Option<String>,
     /// The payload of that message, as JSON; `-` reads it from standard input
     #[arg(long, value_name = "JSON", requires = "kind")]
     payload: Option<String>,
-    /// The id of the message; sending it again with the same id does nothing twice
+    /// The id of the message; a message that is sent twice with the same id counts once
     #[arg(long, value_parser = super::parse_message_id)]
     id: Option<MessageId>,
     /// Print JSON: id, seq, duplicate
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<ExitCode> {
             "prompt.submit".to_owned(),
             prompt_payload(arguments, &api, &session, text)?,
         ),
-        (_, _, None) => bail!("say something, or give --type and --payload"),
+        (_, _, None) => bail!("there is nothing to send; give a prompt, or --type and --payload"),
     };
     let id = arguments.id.clone().unwrap_or_else(fresh_id);
     let mut message = JsonObject::new();
@@ -60,13 +60,17 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         print_json(serde_json::to_string(&ack)?)?;
     } else {
-        let seq_text = ack
-            .seq
-            .map_or_else(|| "it is not kept".to_owned(), |seq| format!("as {seq}"));
-        let duplicate_note = if ack.duplicate { ", as before" } else { "" };
-        print_line(format!("said in {session} {seq_text}{duplicate_note}"))?;
+        print_line(sent_text(&session, &ack))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn sent_text(session: &SessionId, ack: &SessionAck) -> String {
+    match (ack.duplicate, ack.seq) {
+        (true, _) => format!("already sent to session {session}; nothing changed"),
+        (false, Some(seq)) => format!("sent to session {session} as message {seq}"),
+        (false, None) => format!("sent to session {session}"),
+    }
 }
 
 fn prompt_payload(
@@ -105,10 +109,13 @@ fn only_agent(api: &ApiClient, session: &SessionId) -> anyhow::Result<Participan
         .collect();
     match agents.as_slice() {
         [only] => Ok(only.clone()),
-        [] => bail!("there is no agent in {session}"),
+        [] => bail!("there is no agent in session {session}; start one with `pvp agent`"),
         several => {
             let names: Vec<_> = several.iter().map(ParticipantId::as_str).collect();
-            bail!("say which agent with --to: {}", names.join(", "))
+            bail!(
+                "there are several agents; choose one with --to: {}",
+                names.join(", ")
+            )
         }
     }
 }

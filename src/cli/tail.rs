@@ -26,16 +26,16 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct TailArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// Go on with what happens next
+    /// Keep running and print what happens next
     #[arg(long, short)]
     follow: bool,
-    /// How many of the last messages to begin with
+    /// Begin with this many of the last messages
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
     lines: u64,
-    /// Begin after this seq instead
+    /// Begin after this sequence number instead
     #[arg(long, value_name = "SEQ", conflicts_with = "lines")]
     after: Option<u64>,
-    /// Print the messages as they are, one JSON envelope a line
+    /// Print the messages as JSON, one envelope per line
     #[arg(long)]
     json: bool,
 }
@@ -49,6 +49,9 @@ pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<ExitCode> {
         .after
         .unwrap_or_else(|| head.saturating_sub(arguments.lines));
     let mut lines = LogLines::default();
+    if !arguments.json {
+        read_context(&api, &session, after, &mut lines)?;
+    }
     // The server may have been down, and come back with another log.
     let (mut check_again, mut received) = (false, 0);
     loop {
@@ -75,6 +78,36 @@ pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Reads the messages before the first line, so that the lines can name what they are about.
+fn read_context(
+    api: &ApiClient,
+    session: &SessionId,
+    after: u64,
+    lines: &mut LogLines,
+) -> anyhow::Result<()> {
+    let first = after.saturating_sub(PAGE_SIZE);
+    if first == after {
+        return Ok(());
+    }
+    let page = api.messages(session, first, after - first, Duration::ZERO)?;
+    let limits = message_limits();
+    for message in page.messages {
+        let is_before = message.get("seq").and_then(Value::as_u64) <= Some(after);
+        let text = Value::Object(message).to_string();
+        if let (true, Ok(Some(envelope))) = (is_before, parse_server_message(&text, &limits)) {
+            lines.skip(&envelope);
+        }
+    }
+    Ok(())
+}
+
+fn message_limits() -> Limits {
+    Limits {
+        json_depth: 128,
+        ..Limits::default()
+    }
+}
+
 /// Fetches the next messages; `None` after a transient failure, when the caller should try again.
 fn fetch_page(
     api: &ApiClient,
@@ -98,11 +131,7 @@ fn print_message(message: &Value, json: bool, lines: &mut LogLines) -> anyhow::R
     if json {
         return print_json(text);
     }
-    let limits = Limits {
-        json_depth: 128,
-        ..Limits::default()
-    };
-    match parse_server_message(&text, &limits) {
+    match parse_server_message(&text, &message_limits()) {
         Ok(Some(envelope)) => print_line(lines.line(&envelope)),
         // A newer server may send message types that this version does not know.
         Ok(None) | Err(_) => print_line(format!("{:>6}  {}", message["seq"], message["type"])),

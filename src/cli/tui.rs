@@ -116,7 +116,7 @@ fn ensure_session(link: Link, arguments: &LinkArguments) -> anyhow::Result<Link>
             Ok(link.with_session(session))
         }
         None => {
-            let created = api.create_session(&new).context("making a session")?;
+            let created = api.create_session(&new).context("creating a session")?;
             Ok(link.with_session(created.session))
         }
     }
@@ -125,8 +125,8 @@ fn ensure_session(link: Link, arguments: &LinkArguments) -> anyhow::Result<Link>
 /// Adds the flag that helps to the error.
 fn suggest_flag(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<ConnectError>() {
-        Some(ConnectError::NoSession) => error.context("say which with --session"),
-        Some(ConnectError::NoParticipant) => error.context("say who with --as"),
+        Some(ConnectError::NoSession) => error.context("choose a session with --session"),
+        Some(ConnectError::NoParticipant) => error.context("say who you are with --as"),
         Some(
             ConnectError::Api(_)
             | ConnectError::Refused(_)

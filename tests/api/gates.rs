@@ -137,7 +137,10 @@ async fn a_gate_can_be_read_by_its_own_id_or_its_proposals_id() {
     let (request, propose) = (find("gate.request"), find("tool.propose"));
     let mut voters = [fixture.ann.id(), fixture.bob.id()];
     voters.sort_unstable();
+    let short = &proposal[proposal.len() - 6..];
+    let digest = propose["payload"]["assessment"]["digest"].as_str().unwrap();
     let open = json!({
+        "short_id": short, "handle": format!("{short}@{}", &digest[..6]),
         "session": SESSION, "gate": request["id"], "request": request["payload"],
         "action": { "command": { "form": "shell", "line": "touch a" }, "mode": "normal" },
         "assessment": propose["payload"]["assessment"], "proposer": fixture.bot.id(), "description": "a test",
@@ -145,9 +148,13 @@ async fn a_gate_can_be_read_by_its_own_id_or_its_proposals_id() {
         "may_vote": true,
     });
     assert_eq!(request["payload"]["voters"], json!(voters));
-    let whole =
-        json!({ "session": SESSION, "tool_proposal": proposal, "status": "open", "open": open });
-    for name in [request["id"].as_str().unwrap(), &proposal] {
+    let history = format!("/api/sessions/{SESSION}/history");
+    let history = fixture.bob.api.get(&history).await.expect_ok();
+    let whole = json!({
+        "session": SESSION, "tool_proposal": proposal, "short_id": short, "status": "open",
+        "open": open, "command": history["commands"][0],
+    });
+    for name in [request["id"].as_str().unwrap(), &proposal, short] {
         assert_eq!(fixture.gate(name).await, whole);
     }
     let list = fixture
@@ -184,8 +191,13 @@ async fn a_gate_can_be_read_by_its_own_id_or_its_proposals_id() {
         .into_iter()
         .find(|entry| entry["type"] == "gate.resolve")
         .unwrap();
-    let closed = json!({ "session": SESSION, "tool_proposal": proposal, "status": "approved", "resolution": resolve["payload"] });
-    for name in [request["id"].as_str().unwrap(), &proposal] {
+    let history = format!("/api/sessions/{SESSION}/history");
+    let history = fixture.bob.api.get(&history).await.expect_ok();
+    let closed = json!({
+        "session": SESSION, "tool_proposal": proposal, "short_id": short, "status": "approved",
+        "resolution": resolve["payload"], "command": history["commands"][0],
+    });
+    for name in [request["id"].as_str().unwrap(), &proposal, short] {
         assert_eq!(fixture.gate(name).await, closed);
     }
 }

@@ -255,7 +255,7 @@ async fn history_shows_the_outcome_of_every_command() {
                   risk: &str,
                   status: &str| {
         json!({
-            "tool_proposal": id, "seq": entry(id)["seq"], "at": entry(id)["ts"], "proposer": proposer,
+            "tool_proposal": id, "short_id": &id[id.len() - 6..], "seq": entry(id)["seq"], "at": entry(id)["ts"], "proposer": proposer,
             "description": description, "category": category, "risk": risk, "rule": rule, "status": status,
             "approvals": [],
         })
@@ -274,6 +274,17 @@ async fn history_shows_the_outcome_of_every_command() {
     };
     let ids = &past.ids;
     let resolved = |id: &str| about("gate.resolve", id)["payload"].clone();
+    let proposed_before = |id: &str| {
+        let assessment = &entry(id)["payload"]["assessment"];
+        let edit = log
+            .iter()
+            .find(|entry| entry["type"] == "gate.amend")
+            .unwrap();
+        json!({
+            "command": "touch b", "category": "write", "risk": "low", "digest": assessment["digest"],
+            "edited_by": fixture.bob.id(), "edited_at": edit["ts"],
+        })
+    };
     let write =
         |id: &str, status: &str| record(id, bot, "a test", "files.touch", "write", "low", status);
     let expected = json!([
@@ -320,7 +331,10 @@ async fn history_shows_the_outcome_of_every_command() {
                 "high",
                 "rejected"
             ),
-            json!({ "command": "rm -r b", "cwd": "/tmp", "edited_by": fixture.bob.id(), "resolution": resolved(&ids[1]) }),
+            json!({
+                "command": "rm -r b", "cwd": "/tmp", "edited_by": fixture.bob.id(),
+                "resolution": resolved(&ids[1]), "earlier": [proposed_before(&ids[1])],
+            }),
         ),
         with(
             write(&ids[0], "finished"),
@@ -363,7 +377,8 @@ async fn history_is_searched_paged_and_survives_a_restart() {
         ("?status=timed_out", vec![]),
         ("?grep=rm", vec!["rm -rf /", "rm -r b"]),
         ("?grep=c&status=finished&limit=1", vec!["cat c"]),
-        ("?grep=touch%20b", vec![]),
+        // What was proposed is found too, by what it was before it was edited.
+        ("?grep=touch%20b", vec!["rm -r b"]),
         ("?before=0", vec![]),
         ("?limit=0", vec!["touch e"]),
         ("?limit=99999", newest.clone()),

@@ -35,10 +35,14 @@ async fn a_vote_on_the_socket_and_one_over_http_pass_a_gate_together() {
     let ballot = json!({ "vote": "approve", "comment": "fine", "id": "bobs-vote" });
     let passed = bob.api.vote(SESSION, &gate, ballot).await.expect_ok();
     let resolution = &passed["gate"]["resolution"];
+    let mut gate_after = passed["gate"].clone();
+    let command = gate_after.as_object_mut().unwrap().remove("command");
+    assert_eq!(command.unwrap()["status"], "running");
     let expected = json!({
-        "session": SESSION, "tool_proposal": proposal, "status": "approved", "resolution": resolution,
+        "session": SESSION, "tool_proposal": proposal, "status": "approved",
+        "short_id": &proposal[proposal.len() - 6..], "resolution": resolution,
     });
-    assert_eq!(passed["gate"], expected);
+    assert_eq!(gate_after, expected);
     assert_eq!(passed["ack"]["id"], "bobs-vote");
     let approvals: Vec<_> = resolution["approvals"].as_array().unwrap().iter().collect();
     let by: Vec<_> = approvals

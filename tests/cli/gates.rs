@@ -7,9 +7,18 @@ use crate::support::{TestServer, http_request};
 
 /// The handle that `pvp gates` prints for a gate of its list.
 pub(crate) fn gate_handle(gate: &Value) -> String {
-    let id = gate["gate"].as_str().unwrap();
     let digest = gate["assessment"]["digest"].as_str().unwrap();
-    format!("{}@{}", &id[id.len() - 6..], &digest[..6])
+    let digits = match gate["amended_by"].is_null() {
+        true => 6,
+        false => 16,
+    };
+    format!("{}@{}", short_id(gate), &digest[..digits])
+}
+
+/// The short id of a gate's proposal.
+pub(crate) fn short_id(gate: &Value) -> &str {
+    let id = gate["request"]["action_ref"].as_str().unwrap();
+    &id[id.len().saturating_sub(6)..]
 }
 
 /// The only gate that is open.
@@ -24,7 +33,10 @@ async fn waiting_commands_are_listed_with_their_handles() {
     let server = TestServer::start(&[]).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
-    assert_eq!(cli.run_ok(&["gates"]).await, "nothing waits\n");
+    assert_eq!(
+        cli.run_ok(&["gates"]).await,
+        "no commands are waiting for a decision\n"
+    );
     let mut owl = server
         .create_session_with_agent("owl", json!({ "gate_timeout_seconds": 0 }))
         .await;
@@ -49,21 +61,29 @@ async fn waiting_commands_are_listed_with_their_handles() {
     );
     let lines = [
         format!(
-            "{}  owl  write        0/1  no end  make all\n",
+            "{}  owl  write        0/1        -  make all\n",
             gate_handle(first)
         ),
         format!(
-            "{}  cat  destructive  0/1  no end  rm -rf build\n",
+            "{}  cat  destructive  0/1        -  rm -rf build\n",
             gate_handle(second)
         ),
     ];
     assert_eq!(cli.run_ok(&["gates"]).await, lines.concat());
 
-    // Only those of one session, if the link or a flag names it.
+    // Only those of one session, if a flag or the environment names it.
     assert_eq!(cli.run_ok(&["gates", "--session", "cat"]).await, lines[1]);
+    let env = [("PVP_SESSION", "cat")];
+    let output = cli.run_with_env(&["gates"], &env).await;
+    assert_eq!(output.expect_ok(&["gates"]), lines[1]);
+    // A link that names a session opens the others too.
     let link = server.link(&ann, Some("owl"));
     let output = cli.run_with_link(&link, &["gates"]).await;
-    assert_eq!(output.expect_ok(&["gates"]), lines[0]);
+    assert_eq!(output.expect_ok(&["gates"]), lines.concat());
+    cli.log_in(&link).await;
+    assert_eq!(cli.run_ok(&["gates"]).await, lines.concat());
+    assert_eq!(first["handle"], gate_handle(first));
+    assert_eq!(first["short_id"], short_id(first));
     // A user who is invited to one session sees no other.
     let bob = server.invite("bob", &["observer"], &["--session", "owl"]);
     let cli = CliEnv::logged_in(&server.link(&bob, None)).await;
@@ -104,7 +124,9 @@ async fn the_whole_card_says_everything_about_a_command() {
     };
     assert_eq!(rows[..2], ["make all && rm -rf out", ""]);
     let id = gate["gate"].as_str().unwrap();
-    assert_eq!(row("gate"), [format!("{handle}  ({id})")]);
+    let proposal = gate["request"]["action_ref"].as_str().unwrap();
+    assert_eq!(row("handle"), [handle.as_str()]);
+    assert_eq!((row("id"), row("gate")), (vec![proposal], vec![id]));
     let verdict = &gate["assessment"];
     let verdict = format!(
         "destructive, high risk: {} [{}]",
@@ -123,38 +145,35 @@ async fn the_whole_card_says_everything_about_a_command() {
     assert_eq!(row("cwd"), ["/srv"]);
     assert_eq!(row("env"), ["A=b"]);
     assert_eq!(row("needs"), ["2 approvals"]);
-    assert_eq!(row("votes"), [format!("1 of 2 ({})", bob.participant)]);
-    assert_eq!(row("deadline"), ["none: it waits for ever"]);
-    assert_eq!(row("you"), ["may vote on it"]);
+    assert_eq!(
+        row("votes"),
+        [format!("1 of 2 approvals ({})", bob.participant)]
+    );
+    assert_eq!(row("deadline"), ["none"]);
+    assert_eq!(row("you"), ["you may vote"]);
 
     // The same as JSON, and by every name of the gate.
     let shown = cli.run_json(&["show", "--json", &handle]).await;
     assert_eq!((&shown["status"], &shown["open"]), (&json!("open"), &gate));
-    for name in [
-        id,
-        &id[id.len() - 8..],
-        gate["request"]["action_ref"].as_str().unwrap(),
-    ] {
+    for name in [id, proposal, short_id(&gate)] {
         assert_eq!(cli.run_ok(&["show", name]).await, text, "{name}");
     }
-    // After it is closed, its whole id shows how.
+    // After it is closed, it shows how.
     cli.run_ok(&["reject", &handle, "not today"]).await;
-    let proposal = gate["request"]["action_ref"].as_str().unwrap();
-    let closed = format!("{proposal}\nrejected by {}: not today\n", ann.participant);
-    assert_eq!(cli.run_ok(&["show", id]).await, closed);
-    assert_eq!(cli.run_ok(&["show", proposal]).await, closed);
+    let closed = cli.run_ok(&["show", &handle]).await;
+    assert!(
+        closed.starts_with("make all && rm -rf out\n\nstatus    rejected\n"),
+        "{closed}"
+    );
+    let decided = format!("decided   rejected by {} (not today)\n", ann.participant);
+    assert!(closed.contains(&decided), "{closed}");
+    for name in [id, proposal, short_id(&gate)] {
+        assert_eq!(cli.run_ok(&["show", name]).await, closed, "{name}");
+    }
     let state = cli.run_json(&["show", "--json", proposal]).await;
     assert_eq!(
         (&state["status"], &state["open"]),
         (&json!("rejected"), &Value::Null)
-    );
-    let output = cli.run_refused(&["show", &id[id.len() - 6..]]).await;
-    assert_eq!(
-        output,
-        format!(
-            "pvp: no gate `{}` is open; `pvp gates` lists those that are, `pvp history` what became of it\n",
-            &id[id.len() - 6..]
-        )
     );
 }
 
@@ -176,7 +195,7 @@ async fn watching_prints_gates_that_open_change_and_close_across_a_restart() {
     let mut text = cli.spawn(&["gates", "--watch"]);
     let line = |mark, gate: &Value, votes| {
         format!(
-            "{mark} {}  owl  write        {votes}/2  no end  {}",
+            "{mark} {}  owl  write        {votes}/2        -  {}",
             gate_handle(gate),
             gate["action"]["command"]["line"].as_str().unwrap()
         )
@@ -235,7 +254,7 @@ async fn watching_prints_gates_that_open_change_and_close_across_a_restart() {
     assert_eq!(closed["gate"], answer["gate"]);
     let last = format!(
         "- {}  rejected by {}: no",
-        gate_handle(edited),
+        short_id(edited),
         bob.participant
     );
     assert_eq!(text.wait_for_line("- ").await, last);

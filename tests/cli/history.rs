@@ -76,13 +76,15 @@ async fn commands_of_the_past_are_listed_and_searched() {
         .find(|entry| entry.to_string().contains("no-preserve-root"));
     let blocked = blocked.unwrap()["id"].as_str().unwrap();
     let line = |id: &str, category: &str, outcome: &str, command: &str| {
-        format!("{id}  {category:<11}  {outcome:<9}  {command}\n")
+        let short = &id[id.len().saturating_sub(6)..];
+        format!("{short}  {category:<11}  {outcome:<9}  {command}\n")
     };
-    let ok = format!("  ok by {admin}");
+    let ok = format!("  approved by {admin}");
+    let no = format!("rm -rf build  rejected by {admin} (no)");
     let lines = [
         line(&made, "write", "exit 0", &format!("make all{ok}")),
         line(&failed, "write", "exit 2", &format!("make test{ok}")),
-        line(&rejected, "destructive", "rejected", "rm -rf build"),
+        line(&rejected, "destructive", "rejected", &no),
         line(blocked, "blocked", "blocked", "rm -rf / --no-preserve-root"),
         line(&unread, "write", "waiting", "make install"),
     ];
@@ -105,7 +107,7 @@ async fn commands_of_the_past_are_listed_and_searched() {
     );
     assert_eq!(
         cli.run_ok(&["history", "no such thing"]).await,
-        "no such commands\n"
+        "no commands match\n"
     );
     assert_eq!(
         cli.run_ok(&["history", "no such thing", "--json"]).await,
@@ -179,15 +181,9 @@ async fn what_a_command_printed_is_read_by_lines() {
     );
 
     for (arguments, part) in [
-        (
-            &["output", "zzzz"][..],
-            "pvp: there is no proposal `zzzz`\n",
-        ),
-        (
-            &["output", "a b"],
-            "pvp: `a b`: an id has ' ' at position 1",
-        ),
-        (&["output", ""], "pvp: ``: "),
+        (&["output", "zzzz"][..], "pvp: there is no command `zzzz`"),
+        (&["output", "a b"], "pvp: `a b` is not the id of a command"),
+        (&["output", ""], "pvp: `` is not the id of a command"),
         (
             &["output", &made, "--stream", "both"],
             "[possible values: stdout, stderr]",
@@ -207,7 +203,7 @@ async fn an_ambiguous_id_suffix_is_refused() {
     let mut agent = server
         .create_session_with_agent("owl", json!({ "gate_timeout_seconds": 0 }))
         .await;
-    for id in ["first-1234", "second-1234"] {
+    for id in ["first-123456", "second-123456"] {
         let mut envelope = agent.envelope("tool.propose", agent.proposal("make"));
         envelope["id"] = id.into();
         agent.send_raw(&envelope.to_string()).await;
@@ -215,14 +211,21 @@ async fn an_ambiguous_id_suffix_is_refused() {
     }
     let ann = server.invite("ann", &["observer"], &[]);
     let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
-    let output = cli.run_refused(&["output", "1234"]).await;
-    assert_eq!(
-        output,
-        "pvp: `1234` could be second-1234 or first-1234; write more of it\n"
+    let output = cli.run_refused(&["output", "123456"]).await;
+    assert!(
+        output.starts_with("pvp: `123456` could mean several commands; use one of these:\n"),
+        "{output}"
     );
-    let output = cli.run_refused(&["output", "234"]).await;
-    assert_eq!(output, "pvp: there is no proposal `234`\n");
-    let page: Value = cli.run_json(&["output", "first-1234", "--json"]).await;
+    for name in ["t-123456", "d-123456"] {
+        assert!(
+            output.contains(&format!("\n  {name}  (waiting)\n")),
+            "{output}"
+        );
+        assert_eq!(cli.run_ok(&["output", name]).await, "");
+    }
+    let output = cli.run_refused(&["output", "23456"]).await;
+    assert!(output.contains("there is no command `23456`"), "{output}");
+    let page: Value = cli.run_json(&["output", "first-123456", "--json"]).await;
     assert_eq!(page["lines"], json!([]));
 }
 
@@ -249,7 +252,10 @@ async fn long_output_says_that_there_is_more() {
         if said.err.is_empty() {
             break;
         }
-        assert_eq!(said.err, "pvp: there is more; ask with --offset\n");
+        assert_eq!(
+            said.err,
+            "pvp: there is more output; read it with --offset\n"
+        );
     }
     assert_eq!(offset, 2000);
 }

@@ -14,6 +14,7 @@ mod check;
 mod connect;
 mod errors;
 mod gates;
+mod handles;
 mod history;
 mod key_rotation;
 mod login;

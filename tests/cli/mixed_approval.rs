@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::gates::{gate_handle, only_open_gate};
+use super::gates::{gate_handle, only_open_gate, short_id};
 use crate::support::cli::{CliEnv, parse_json_lines};
 use crate::support::{TestServer, http_request};
 
@@ -40,7 +40,8 @@ async fn two_people_approve_one_gate_from_two_places_while_a_third_tails() {
     assert_eq!(
         said,
         format!(
-            "approved  rm -rf build\nit waits: 1 of 2 ({})\n",
+            "approved: {}  rm -rf build\nstill waiting: 1 of 2 approvals ({})\n",
+            short_id(&gate),
             ann.participant
         )
     );
@@ -136,5 +137,8 @@ async fn two_people_approve_one_gate_from_two_places_while_a_third_tails() {
     assert_eq!(resolved[0][0], json!(last - 1));
     // A vote that comes too late changes nothing.
     let late = cid_cli.run_refused(&["approve", &proposal]).await;
-    assert!(late.contains("no gate"), "{late}");
+    assert!(
+        late.contains("is not waiting for a decision: it is running"),
+        "{late}"
+    );
 }

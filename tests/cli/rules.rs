@@ -35,7 +35,7 @@ async fn reading_is_allowed_listed_and_taken_back() {
     let mut agent = join_agent(&server).await;
     let ann = server.invite("ann", &["approver"], &["--session", "owl"]);
     let cli = CliEnv::logged_in(&server.link(&ann, Some("owl"))).await;
-    let none = "nothing is allowed beforehand\n";
+    let none = "no allow rules are in force\n";
     assert_eq!(cli.run_ok(&["rules"]).await, none);
 
     propose(&mut agent, "cat /data/sets/x.csv").await;
@@ -58,7 +58,7 @@ async fn reading_is_allowed_listed_and_taken_back() {
 
     let listed = cli.run_ok(&["rules"]).await;
     assert!(
-        listed.contains("reading below /data/sets for another"),
+        listed.contains("reading below /data/sets, expires in"),
         "{listed}"
     );
     let rules = cli.run_json(&["rules", "--json"]).await;
@@ -70,7 +70,7 @@ async fn reading_is_allowed_listed_and_taken_back() {
         "read"
     );
 
-    assert_eq!(cli.run_ok(&["rules", "revoke", rule]).await, "taken back\n");
+    assert_eq!(cli.run_ok(&["rules", "revoke", rule]).await, "revoked\n");
     assert_eq!(cli.run_ok(&["rules"]).await, none);
     propose(&mut agent, "cat /data/sets/z.csv").await;
     only_open_gate(&cli).await;

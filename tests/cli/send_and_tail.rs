@@ -19,7 +19,10 @@ async fn a_prompt_goes_to_the_only_agent_or_to_the_one_that_is_named() {
     let (server, mut agent, cli, dee) = prompt_fixture().await;
     let output = cli.run_ok(&["send", "what is in here?"]).await;
     let prompt = agent.wait_for("prompt.submit").await;
-    assert_eq!(output, format!("said in owl as {}\n", prompt["seq"]));
+    assert_eq!(
+        output,
+        format!("sent to session owl as message {}\n", prompt["seq"])
+    );
     assert_eq!(
         (&prompt["sender"], &prompt["payload"]),
         (
@@ -46,7 +49,10 @@ async fn a_prompt_goes_to_the_only_agent_or_to_the_one_that_is_named() {
     let output = cli.run_refused(&["send", "hello"]).await;
     assert_eq!(
         output,
-        format!("pvp: say which agent with --to: {}\n", names.join(", "))
+        format!(
+            "pvp: there are several agents; choose one with --to: {}\n",
+            names.join(", ")
+        )
     );
     assert_eq!(server.entries("owl"), before);
     cli.run_ok(&["send", "hello", "--to", &other.participant])
@@ -85,11 +91,14 @@ async fn any_message_can_be_sent_and_the_same_id_counts_once() {
         (&received["id"], &received["sender"]),
         (&json!("my-interrupt"), &json!(dee))
     );
-    assert_eq!(said, format!("said in owl as {}\n", received["seq"]));
+    assert_eq!(
+        said,
+        format!("sent to session owl as message {}\n", received["seq"])
+    );
     let before = server.entries("owl");
     assert_eq!(
         cli.run_ok(&send).await,
-        format!("said in owl as {}, as before\n", received["seq"])
+        "already sent to session owl; nothing changed\n"
     );
     let again = cli.run_json(&[&send[..], &["--json"]].concat()).await;
     assert_eq!(
@@ -122,7 +131,7 @@ async fn any_message_can_be_sent_and_the_same_id_counts_once() {
     );
     let draft = json!({ "content": "hm", "contributors": [dee] }).to_string();
     let draft = ["send", "--type", "prompt.draft", "--payload", &draft];
-    assert_eq!(cli.run_ok(&draft).await, "said in owl it is not kept\n");
+    assert_eq!(cli.run_ok(&draft).await, "sent to session owl\n");
 }
 
 #[tokio::test]

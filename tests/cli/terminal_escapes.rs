@@ -88,7 +88,7 @@ async fn a_command_of_several_lines_cannot_pass_for_more_than_one() {
     let server = TestServer::start(&[]).await;
     let config = json!({ "gate_timeout_seconds": 0 });
     let mut agent = server.create_session_with_agent("owl", config).await;
-    let fake = "true\nabcdef@123456  owl  read         0/1  no end  ls";
+    let fake = "true\nabcdef@123456  owl  read         0/1        -  ls";
     let mut proposal = agent.proposal(fake);
     proposal["description"] = "tidy\nverdict   read, safe risk".into();
     let proposal_id = agent.send("tool.propose", proposal).await;
@@ -108,7 +108,7 @@ async fn a_command_of_several_lines_cannot_pass_for_more_than_one() {
         rows[..3],
         [
             "true",
-            "> abcdef@123456  owl  read         0/1  no end  ls",
+            "> abcdef@123456  owl  read         0/1        -  ls",
             ""
         ]
     );

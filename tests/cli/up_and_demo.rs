@@ -64,7 +64,7 @@ async fn up_prints_working_links_and_reuses_the_session() {
     agent.wait_for_line("tool.execute").await;
     let history = cli.run_ok(&["history"]).await;
     assert!(
-        history.contains("  running    make  ok by ann-"),
+        history.contains("  running    make  approved by ann-"),
         "{history}"
     );
     process.signal("INT");
@@ -269,7 +269,10 @@ async fn the_demo_does_what_it_prints() {
     let answer = demo.process.wait_for_line("I leave them alone").await;
     assert!(answer.ends_with(" said: why not"), "{answer}");
     demo.process.wait_for_line("That is all I know").await;
-    assert_eq!(demo.run_instruction(&gates, "").await, "nothing waits\n");
+    assert_eq!(
+        demo.run_instruction(&gates, "").await,
+        "no commands are waiting for a decision\n"
+    );
     let status = |text: &str| text.to_owned();
     let round = [
         ("cat notes.txt", "finished"),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::gates::{gate_handle, only_open_gate};
+use super::gates::{gate_handle, only_open_gate, short_id};
 use crate::support::cli::CliEnv;
 use crate::support::{TestClient, TestServer};
 
@@ -13,6 +13,16 @@ pub(crate) async fn vote_fixture(config: Value) -> (TestServer, TestClient, CliE
     let ann = server.invite("ann", &["approver"], &[]);
     let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
     (server, agent, cli, ann.participant)
+}
+
+/// The commands that need the handle of something that waits; all but the last decide it.
+pub(crate) fn commands_on(handle: &str) -> [Vec<&str>; 4] {
+    [
+        vec!["approve", handle],
+        vec!["reject", handle, "why"],
+        vec!["amend", handle, "make"],
+        vec!["show", handle],
+    ]
 }
 
 fn no_timeout() -> Value {
@@ -32,16 +42,17 @@ async fn approving_and_rejecting_by_handle_end_id_and_proposal() {
         let shell_proposal = agent.propose("make all").await;
         let gate = only_open_gate(&cli).await;
         let id = gate["gate"].as_str().unwrap();
-        let names = [
-            &gate_handle(&gate),
-            &id[id.len() - 4..],
-            id,
-            &shell_proposal,
-        ];
+        let names = [&gate_handle(&gate), short_id(&gate), id, &shell_proposal];
         let output = cli
             .run_ok(&["approve", names[name], "--comment", "fine"])
             .await;
-        assert_eq!(output, format!("approved  make all\napproved by {ann}\n"));
+        assert_eq!(
+            output,
+            format!(
+                "approved: {}  make all\napproved by {ann}\n",
+                short_id(&gate)
+            )
+        );
         let granted = agent.wait_for("tool.execute").await;
         let granted = &granted["payload"];
         assert_eq!(
@@ -74,7 +85,10 @@ async fn approving_and_rejecting_by_handle_end_id_and_proposal() {
         ),
         (&json!("rejected"), &json!("keep it"))
     );
-    assert_eq!(cli.run_ok(&["gates"]).await, "nothing waits\n");
+    assert_eq!(
+        cli.run_ok(&["gates"]).await,
+        "no commands are waiting for a decision\n"
+    );
 }
 
 #[tokio::test]
@@ -88,21 +102,39 @@ async fn an_unknown_ambiguous_or_short_handle_votes_on_nothing() {
         agent.expect_ack("same-proposal").await;
     }
     let list = cli.run_json(&["gates", "--json"]).await;
-    let [one, two] = [0, 1].map(|at| list["gates"][at]["gate"].as_str().unwrap().to_owned());
-    let digest = list["gates"][0]["assessment"]["digest"].as_str().unwrap();
+    let one = list["gates"][0]["gate"].as_str().unwrap().to_owned();
     let before = (server.entries("owl"), server.entries("cat"));
+    let no_id = |text: &str| {
+        format!("`{text}` is not the id of a command; `pvp gates` and `pvp history` print ids")
+    };
+    let unknown = |text: &str, hint: &str| {
+        format!(
+            "there is no command `{text}` in any session that your link opens{hint}; `pvp gates` \
+             lists what is waiting, `pvp history` all commands"
+        )
+    };
+    let no_digest = "after `@` comes the beginning of the digest, as `pvp gates` prints it";
     for (gate, said) in [
-        ("same-proposal", format!("`same-proposal` could be {one} or {two}; write more of it")),
-        ("abc", "`abc` is too short for a gate; `pvp gates` prints handles".to_owned()),
-        ("", "`` is too short for a gate; `pvp gates` prints handles".to_owned()),
-        (&format!("@{digest}"), format!("`@{digest}` is too short for a gate; `pvp gates` prints handles")),
-        ("zzzz", "no gate `zzzz` is open; `pvp gates` lists those that are, `pvp history` what became of it".to_owned()),
-        (&format!("{one}@zzzz"), "after `@` comes the beginning of the command's digest, as `pvp gates` prints it".to_owned()),
-        (&format!("{one}@abc"), "after `@` comes the beginning of the command's digest, as `pvp gates` prints it".to_owned()),
-        (&format!("{one}@"), "after `@` comes the beginning of the command's digest, as `pvp gates` prints it".to_owned()),
+        ("abc", unknown("abc", " (an id has at least 6 characters)")),
+        ("", no_id("")),
+        ("@abcdef", no_id("@abcdef")),
+        ("a b", no_id("a b")),
+        ("zzzzzz", unknown("zzzzzz", "")),
+        (&format!("{one}@zzzz"), no_digest.to_owned()),
+        (&format!("{one}@abc"), no_digest.to_owned()),
+        (&format!("{one}@"), no_digest.to_owned()),
     ] {
-        for command in [&["approve", gate][..], &["reject", gate, "why"], &["amend", gate, "make"], &["show", gate]] {
-            assert_eq!(cli.run_refused(command).await, format!("pvp: {said}\n"), "{command:?}");
+        for command in commands_on(gate) {
+            let output = cli.run_refused(&command).await;
+            assert_eq!(output, format!("pvp: {said}\n"), "{command:?}");
+        }
+    }
+    for gate in ["same-proposal", "oposal", "oposal@abcdef"] {
+        for command in commands_on(gate) {
+            let output = cli.run_refused(&command).await;
+            assert!(output.contains("could mean several commands"), "{output}");
+            assert!(output.contains("--session owl  (waiting)"), "{output}");
+            assert!(output.contains("--session cat  (waiting)"), "{output}");
         }
     }
     assert_eq!((server.entries("owl"), server.entries("cat")), before);
@@ -110,7 +142,7 @@ async fn an_unknown_ambiguous_or_short_handle_votes_on_nothing() {
     let said = cli
         .run_ok(&["approve", "same-proposal", "--session", "cat"])
         .await;
-    assert!(said.starts_with("approved  make all\n"), "{said}");
+    assert!(said.starts_with("approved: oposal  make all\n"), "{said}");
     owl.sync().await;
     assert_eq!(
         server
@@ -126,11 +158,12 @@ async fn an_unknown_ambiguous_or_short_handle_votes_on_nothing() {
 async fn the_handle_of_an_old_version_does_not_decide_an_edited_command() {
     let (server, mut agent, cli, ann) = vote_fixture(no_timeout()).await;
     agent.propose("make all").await;
-    let old = gate_handle(&only_open_gate(&cli).await);
+    let gate = only_open_gate(&cli).await;
+    let (old, short) = (gate_handle(&gate), short_id(&gate));
     assert_eq!(
         cli.run_ok(&["amend", &old, "make install", "--reason", "better"])
             .await,
-        "edited  make install\nit waits: 0 of 1\n"
+        format!("edited: {short}  make install\nstill waiting: 0 of 1 approval\n")
     );
     let new = gate_handle(&only_open_gate(&cli).await);
     let edited = &entries_of_type(&server, "gate.amend")[0]["payload"];
@@ -142,25 +175,24 @@ async fn the_handle_of_an_old_version_does_not_decide_an_edited_command() {
         )
     );
     let before = server.entries("owl");
-    for command in [
-        &["approve", &old][..],
-        &["reject", &old, "why"],
-        &["amend", &old, "make"],
-        &["show", &old],
-    ] {
-        let output = cli.run_refused(command).await;
-        assert_eq!(
-            output,
-            format!(
-                "pvp: the command was edited since you saw it; look again with `pvp show {new}`\n"
-            )
-        );
+    // Nor does the id alone, whatever the caller may have seen.
+    for gate in [old.as_str(), short] {
+        for command in &commands_on(gate)[..3] {
+            let output = cli.run_refused(command).await;
+            assert_eq!(
+                output,
+                format!(
+                    "pvp: {short} was edited by {ann}; look at it again with `pvp show {short}`, \
+                     then use its new handle, {new}\n"
+                )
+            );
+        }
     }
     assert_eq!(server.entries("owl"), before);
     let output = cli.run_ok(&["approve", &new]).await;
     assert_eq!(
         output,
-        format!("approved  make install\napproved by {ann}\n")
+        format!("approved: {short}  make install\napproved by {ann}\n")
     );
     let granted = agent.wait_for("tool.execute").await;
     assert_eq!(

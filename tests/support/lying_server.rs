@@ -176,6 +176,7 @@ pub fn grant(action: Action) -> GrantTerms {
             comment: None,
         }],
         rule: None,
+        allowed_by: None,
         driver: None,
         nonce: Some("n".repeat(64)),
         secret_env: None,

@@ -17,7 +17,7 @@ async fn an_approval_on_one_screen_is_seen_on_the_other_and_the_command_runs() {
         .await
         .unwrap();
     for screen in [&mut ann, &mut bob] {
-        let shown = screen.wait_for_text("A command waits");
+        let shown = screen.wait_for_text("Waiting for a decision");
         assert!(
             shown.contains("echo eggs > list") && shown.contains("0 of 1"),
             "{shown}"
@@ -27,7 +27,7 @@ async fn an_approval_on_one_screen_is_seen_on_the_other_and_the_command_runs() {
     }
     ann.send_keys("a");
     let shown = bob.wait_for_text("approved by ann");
-    assert!(shown.contains("nothing waits"), "{shown}");
+    assert!(shown.contains("nothing waiting"), "{shown}");
     let end = proposal.outcome().await;
     assert!(matches!(end, Some(ProposalEvent::Finished(result)) if result.success));
     let list = std::fs::read_to_string(fixture.workspace.join("list")).unwrap();
@@ -37,7 +37,7 @@ async fn an_approval_on_one_screen_is_seen_on_the_other_and_the_command_runs() {
     }
     // Bob's card is closed: his keys do nothing.
     bob.send_keys("ar");
-    bob.wait_for_text("it is decided already");
+    bob.wait_for_text("this one is already decided");
     let votes = fixture.server.entries("owl");
     let votes = votes
         .iter()
@@ -52,7 +52,7 @@ async fn a_rejection_takes_its_reason_to_the_agent() {
     let proposal = fixture.agent.propose_shell("rm -rf build").await.unwrap();
     ann.wait_for_text("DESTRUCTIVE");
     ann.send_keys("\tr");
-    ann.wait_for_text("Reject: why?");
+    ann.wait_for_text("Reason for rejecting");
     ann.send_keys("we still need it\r");
     match proposal.outcome().await {
         Some(ProposalEvent::NotRun(resolve)) => {
@@ -73,11 +73,11 @@ async fn an_edited_command_is_what_runs() {
         .propose_shell("echo one > list")
         .await
         .unwrap();
-    ann.wait_for_text("A command waits");
+    ann.wait_for_text("Waiting for a decision");
     ann.send_keys("\te");
-    ann.wait_for_text("Edit: everyone votes");
+    ann.wait_for_text("Edit the command; everyone votes");
     ann.send_keys("\u{15}echo two > list\r");
-    ann.wait_for_text("edited; everyone votes on what it says now");
+    ann.wait_for_text("edited; everyone votes again");
     ann.wait_until("the edited card", |shown| {
         shown.contains("┃ echo two > list") && shown.contains("by ann")
     });
@@ -93,11 +93,11 @@ async fn after_allowing_a_prefix_the_next_such_command_runs_without_a_vote() {
     let fixture = TuiFixture::new(json!({})).await;
     let mut ann = fixture.screen("ann", &["approver"]);
     let first = fixture.agent.propose_shell("touch ./one").await.unwrap();
-    ann.wait_for_text("A command waits");
+    ann.wait_for_text("Waiting for a decision");
     ann.send_keys("\tP");
     ann.wait_for_text("touch for 1h");
     ann.send_keys("\r");
-    ann.wait_for_text("allowed for this session");
+    ann.wait_for_text("allowed; /rules lists the allow rules");
     ann.wait_for_text("allows `touch …`");
     let second = fixture.agent.propose_shell("touch ./two").await.unwrap();
     let end = second.outcome().await;
@@ -118,7 +118,7 @@ async fn all_waiting_commands_are_approved_from_the_preflight_list() {
         let line = format!("touch {name}");
         proposals.push(fixture.agent.propose_shell(&line).await.unwrap());
     }
-    ann.wait_for_text("Gate 1 of 3");
+    ann.wait_for_text("Waiting 1 of 3");
     ann.send_keys("\tA");
     ann.wait_for_text("Approve 3 of 3?");
     // Excludes the second one.

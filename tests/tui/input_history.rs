@@ -22,9 +22,9 @@ async fn sent_texts_can_be_recalled_on_the_next_screen() {
     let mut first = begin(&[]);
     let mut second = begin(&[]);
     first.send_keys("!echo 'from the first'\r");
-    first.wait_for_text("bang exec done");
+    first.wait_for_text("your command finished");
     second.send_keys("!echo 'from the second'\r");
-    second.wait_for_text("bang exec done");
+    second.wait_for_text("your command finished");
     second.send_keys(" !echo 'a secret'\r");
     second.wait_for_text("out│ a secret");
     for mut screen in [first, second] {
@@ -46,7 +46,7 @@ async fn sent_texts_can_be_recalled_on_the_next_screen() {
 
     std::fs::write(&path, format!("{text}garbage\n")).unwrap();
     let mut third = begin(&[]);
-    third.wait_for_text("1 line of your history could not be read");
+    third.wait_for_text("1 line of the input history could not be read");
     third.send_keys("\u{12}first");
     third.wait_for_text("│ !echo 'from the first'");
     third.send_keys("\r\u{15}\u{3}\u{3}");
@@ -56,9 +56,9 @@ async fn sent_texts_can_be_recalled_on_the_next_screen() {
     std::fs::write(&off, "history = false\n").unwrap();
     let mut fourth = begin(&["--config", off.to_str().unwrap()]);
     fourth.send_keys("!echo unkept\r");
-    fourth.wait_for_text("bang exec done");
+    fourth.wait_for_text("your command finished");
     fourth.send_keys("\u{12}first");
-    fourth.wait_for_text("Nothing sent before has: first");
+    fourth.wait_for_text("No match in the input history for: first");
     fourth.send_keys("\u{7}/quit\r");
     assert!(fourth.wait_exit().0);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);

@@ -28,7 +28,7 @@ async fn every_event_is_a_line_and_decisions_are_typed() {
     );
     plain.write_line("approve 2").await;
     plain
-        .wait_for_line("problem: say the number of a gate")
+        .wait_for_line("problem: give the number of a gate")
         .await;
     plain
         .write_line("edit 1 echo eggs; echo more >&2; touch list")
@@ -53,10 +53,10 @@ async fn every_event_is_a_line_and_decisions_are_typed() {
         .wait_for_line("gate 2: rm -rf list (destructive")
         .await;
     plain.write_line("reject 2").await;
-    plain.wait_for_line("problem: say why not").await;
+    plain.wait_for_line("problem: give a reason").await;
     plain.write_line("reject 2 we need it").await;
     plain
-        .wait_for_line("rejected by ann: rm -rf list: we need it")
+        .wait_for_line("by ann: rm -rf list (we need it)")
         .await;
     assert!(matches!(
         second.outcome().await,
@@ -74,7 +74,7 @@ async fn every_event_is_a_line_and_decisions_are_typed() {
     plain.wait_for_line("out: rest").await;
 
     plain.write_line("!echo own").await;
-    plain.wait_for_line("bang exec done (exit 0)").await;
+    plain.wait_for_line("your command finished (exit 0)").await;
     plain.write_line("say look at that").await;
     match fixture.agent.next_input().await {
         Some(pvp_agent::agent::AgentInput::Prompt { prompt, .. }) => {
@@ -88,7 +88,7 @@ async fn every_event_is_a_line_and_decisions_are_typed() {
     plain.wait_for_line("driver+admin").await;
     plain.write_line("nonsense").await;
     plain
-        .wait_for_line("problem: no command is called /nonsense")
+        .wait_for_line("problem: there is no command /nonsense")
         .await;
     plain.write_line("quit").await;
     let output = plain.ended().await;

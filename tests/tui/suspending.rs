@@ -34,7 +34,7 @@ async fn ctrl_z_goes_to_the_shell_and_fg_comes_back_to_what_happened_since() {
             .iter()
             .all(|part| shown.contains(part))
     });
-    let wide = shown.lines().find(|line| line.starts_with("┌ A command"));
+    let wide = shown.lines().find(|line| line.starts_with("┌ Waiting for"));
     assert_eq!(wide.unwrap().chars().count(), 90, "{shown}");
     assert!(screen.has_terminal_modes());
     let text = String::from_utf8_lossy(&screen.raw_output()).into_owned();
@@ -88,7 +88,7 @@ async fn without_a_job_control_shell_it_does_not_suspend() {
     let mut screen = TestScreen::start(&link, 100, 30);
     screen.wait_for_text("● connected");
     screen.send_keys("\u{1a}");
-    screen.wait_for_text("no shell is here that could bring the screen back");
+    screen.wait_for_text("cannot suspend: there is no shell to return to");
     screen.send_keys("still here");
     screen.wait_for_text("still here");
 }

@@ -32,13 +32,13 @@ async fn nothing_that_a_command_prints_or_an_agent_says_reaches_the_terminal() {
     });
     let id = agent.send("tool.propose", propose).await;
     agent.expect_ack(&id).await;
-    let shown = screen.wait_for_text("that no eye would see");
+    let shown = screen.wait_for_text("would be invisible");
     assert!(
         shown.contains(r"\u{1b}]0;owned\u{7}") && shown.contains(r"\u{202e}END"),
         "{shown}"
     );
     screen.send_keys("\tx");
-    screen.wait_for_text("Why it was judged so");
+    screen.wait_for_text("Assessment");
     let bytes = screen.raw_output();
     let has = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
     for needle in [
@@ -83,7 +83,8 @@ async fn it_follows_the_size_of_the_terminal() {
     screen.wait_for_text("DESTRUCTIVE");
     screen.resize(40, 12);
     let shown = screen.wait_until("the small screen", |shown| {
-        shown.contains("─ A command waits") && shown.lines().all(|line| line.chars().count() <= 40)
+        shown.contains("─ Waiting for a decision")
+            && shown.lines().all(|line| line.chars().count() <= 40)
     });
     assert!(shown.contains("rm -rf build"), "{shown}");
     screen.resize(80, 24);
@@ -101,7 +102,7 @@ async fn typing_and_deciding_continue_while_the_server_is_down() {
     let mut screen = TestScreen::start(&server.link(&ann, Some("owl")), 100, 30);
     screen.wait_for_text("● connected");
     let first = agent.propose("touch one").await;
-    screen.wait_for_text("A command waits");
+    screen.wait_for_text("Waiting for a decision");
     screen.send_keys("half a thought");
     screen.wait_for_text("half a thought");
     server.kill_9().await;
@@ -131,7 +132,7 @@ async fn typing_and_deciding_continue_while_the_server_is_down() {
         .collect();
     assert_eq!(votes.len(), 2, "each is said once: {votes:#?}");
     assert!(!first.is_empty());
-    let shown = screen.wait_for_text("approves touch one");
+    let shown = screen.wait_for_text("✓ approves");
     assert_eq!(
         shown.matches("proposes").count(),
         1,
@@ -181,7 +182,7 @@ async fn configured_keys_work_and_bad_settings_are_refused() {
     let good = good.to_str().unwrap();
     let mut screen = TestScreen::start_with(&[&link, "--config", good], &[], 100, 30);
     agent.propose("touch one").await;
-    screen.wait_for_text("A command waits");
+    screen.wait_for_text("Waiting for a decision");
     screen.send_keys("\t");
     screen.wait_for_text("f5 approve");
     screen.send_keys("a\u{1b}[15~");
@@ -204,7 +205,7 @@ async fn configured_keys_work_and_bad_settings_are_refused() {
     let output = output.expect_refused(&["tui"]);
     assert_eq!(
         output,
-        "pvp: this needs a terminal; --plain works without one\n"
+        "pvp: the screen needs a terminal; use --plain without one\n"
     );
 }
 
@@ -278,7 +279,7 @@ async fn keys_reach_a_real_program_and_what_it_shows_comes_back() {
     let arguments = arguments.as_object().unwrap().clone();
     let proposal = fixture.agent.propose(arguments, "ask for a name").await;
     let proposal = proposal.unwrap();
-    ann.wait_for_text("A command waits");
+    ann.wait_for_text("Waiting for a decision");
     ann.send_keys("\ta");
     ann.wait_for_text("running");
     ann.send_keys("\t");
@@ -333,7 +334,7 @@ async fn a_command_is_copied_into_the_clipboard_of_the_terminal() {
     let (_server, mut agent, link) = raw_agent_session().await;
     let mut screen = TestScreen::start(&link, 100, 30);
     agent.propose("touch one").await;
-    screen.wait_for_text("A command waits");
+    screen.wait_for_text("Waiting for a decision");
     screen.send_keys("\ty");
     screen.wait_for_text("copied the command");
     let text = String::from_utf8_lossy(&screen.raw_output()).into_owned();

@@ -441,7 +441,7 @@ impl App {
         let what = narrate::pluralize(waiting as u64, "message");
         self.show_notice(
             NoticeLevel::Error,
-            format!("{what} of yours not sent yet; it quits after that, or once more to quit now"),
+            format!("sending {what} before quitting; press again to quit now"),
         );
     }
 

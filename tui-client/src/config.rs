@@ -140,7 +140,7 @@ impl TuiConfig {
             let line = line_of(theme.span().start);
             config.palette = Palette::from_name(theme.get_ref()).ok_or_else(|| {
                 format!(
-                    "line {line}: `{}` is no theme; there are colour, high-contrast and none",
+                    "line {line}: `{}` is not a theme; choose colour, high-contrast or none",
                     theme.get_ref()
                 )
             })?;
@@ -188,15 +188,15 @@ mod tests {
             ("\n\ncolour = 1", "line 3: unknown field `colour`"),
             (
                 "mouse = true\ntheme = \"pink\"",
-                "line 2: `pink` is no theme; there are colour, high-contrast and none",
+                "line 2: `pink` is not a theme; choose colour, high-contrast or none",
             ),
             (
                 "[keys]\n\"card.approve\" = [\"r\"]",
-                "line 2: `r` already means Reject there",
+                "line 2: `r` is already bound to Reject there",
             ),
             (
                 "[keys]\n\n\"x.y\" = [\"r\"]",
-                "line 3: nothing is called `x.y`",
+                "line 3: there is no key binding `x.y`",
             ),
             ("theme", "line 1: "),
         ] {

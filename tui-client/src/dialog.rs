@@ -24,6 +24,8 @@ pub(crate) enum Dialog {
     },
     Allow {
         prefix: Editor,
+        /// What the rule does to the command on the card; empty if there is none.
+        effect: String,
     },
     AllowReading {
         directories: Editor,
@@ -54,12 +56,13 @@ impl Dialog {
         }
     }
 
-    /// Suggests a prefix, in the directory of the command that it is for.
-    pub(crate) fn allow(prefix: &str, directory: Option<&str>) -> Self {
+    /// Suggests a prefix, in the directory of the command that it is for; `effect` says what becomes
+    /// of that command.
+    pub(crate) fn allow(prefix: &str, directory: Option<&str>, effect: String) -> Self {
         let place = directory.map(|directory| format!(" in {directory}"));
         let place = place.unwrap_or_default();
         let prefix = Editor::new(&format!("{prefix}{place} for 1h"));
-        Dialog::Allow { prefix }
+        Dialog::Allow { prefix, effect }
     }
 
     /// Suggests directories that reads may see.
@@ -85,7 +88,7 @@ impl Dialog {
             | Dialog::Edit {
                 command: editor, ..
             }
-            | Dialog::Allow { prefix: editor }
+            | Dialog::Allow { prefix: editor, .. }
             | Dialog::AllowReading {
                 directories: editor,
             }
@@ -102,7 +105,7 @@ impl Dialog {
             | Dialog::Edit {
                 command: editor, ..
             }
-            | Dialog::Allow { prefix: editor }
+            | Dialog::Allow { prefix: editor, .. }
             | Dialog::AllowReading {
                 directories: editor,
             }
@@ -151,10 +154,12 @@ impl Dialog {
 
     pub(crate) fn title(&self) -> String {
         match self {
-            Dialog::Reject { .. } => "Reject: why? The agent reads it".to_owned(),
-            Dialog::Edit { .. } => "Edit: everyone votes on the result".to_owned(),
-            Dialog::Allow { .. } => "Allow commands that begin with".to_owned(),
-            Dialog::AllowReading { .. } => "Allow reading below".to_owned(),
+            Dialog::Reject { .. } => "Reason for rejecting, for the agent".to_owned(),
+            Dialog::Edit { .. } => "Edit the command; everyone votes again".to_owned(),
+            Dialog::Allow { effect, .. } => {
+                format!("Allow commands that begin with this; {effect}")
+            }
+            Dialog::AllowReading { .. } => "Allow reading below this directory".to_owned(),
             Dialog::Interrupt { urgency, .. } => match urgency {
                 InterruptUrgency::Pause => "Interrupt: [pause] stop emergency".to_owned(),
                 InterruptUrgency::Stop => "Interrupt: pause [stop] emergency".to_owned(),

@@ -146,11 +146,14 @@ fn draw_stream(app: &App, area: Rect, buffer: &mut Buffer) {
         item += 1;
     }
     if app.view.stream.items.is_empty() {
-        let words = "nothing has happened here yet; type, or press f1 for the keys";
+        let words = "nothing has happened yet; type a prompt, or press f1 for the keys";
         draw_text(words, app.theme.muted, area.x + 1, area.y, buffer);
     }
     if app.stream_scroll.top.is_some() && area.height > 1 {
-        let words = clip(" ↓ more below: end follows ", usize::from(area.width));
+        let words = clip(
+            " ↓ more below: press end to follow ",
+            usize::from(area.width),
+        );
         let x = area
             .right()
             .saturating_sub(u16::try_from(crate::text::width(&words)).unwrap_or(0));

@@ -52,11 +52,11 @@ pub struct LaunchOptions {
 /// Joins a session and shows it until the user leaves.
 pub async fn run(launch_options: LaunchOptions) -> anyhow::Result<()> {
     if !stdin().is_terminal() || !stdout().is_terminal() {
-        bail!("this needs a terminal; --plain works without one");
+        bail!("the screen needs a terminal; use --plain without one");
     }
     let (connection, events) =
         Connection::open(launch_options.link.clone(), launch_options.options).await?;
-    let (width, height) = crossterm::terminal::size().context("asking for the terminal's size")?;
+    let (width, height) = crossterm::terminal::size().context("reading the terminal's size")?;
     let app = App::new(launch_options.config, Size { width, height }, now());
     let session = connection.session().clone();
     let (replies, inbox) = mpsc::unbounded_channel();
@@ -180,7 +180,7 @@ impl EventLoop {
             self.needs_redraw = true;
             self.app.show_notice(
                 NoticeLevel::Error,
-                "no shell is here that could bring the screen back",
+                "cannot suspend: there is no shell to return to",
             );
             return Ok(());
         }

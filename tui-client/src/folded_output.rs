@@ -88,7 +88,7 @@ fn labelled_lines(chunk: &OutputChunk, text: &str, theme: &Theme) -> Vec<Line<'s
     let mark = Span::styled(stream_label(chunk.stream), style);
     let mut lines = Vec::new();
     if chunk.missing > 0 {
-        let missing = format!("[{} bytes were not told]", chunk.missing);
+        let missing = format!("[{} bytes missing]", chunk.missing);
         lines.push(Line::from(vec![
             mark.clone(),
             Span::styled(missing, theme.muted),

@@ -2,8 +2,10 @@
 
 use crate::text::narrator;
 use pvp_client::narrate;
-use pvp_client::view::{ClosedGateCard, CommandForm, GateCard, RequestedAction, View};
-use pvp_protocol::{RunMode, Timestamp};
+use pvp_client::view::{
+    ClosedGateCard, CommandForm, GateCard, ProposalView, RequestedAction, View,
+};
+use pvp_protocol::{QuorumRule, RunMode, Timestamp};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -44,7 +46,7 @@ pub(crate) fn open_gate_rows(
         columns,
     };
     builder.add_assessment(card);
-    builder.add_execution_context(&card.requested, view);
+    builder.add_execution_context(&card.requested, view.proposal(&card.proposal), view);
     builder.add_parts(&card.requested);
     builder.add_votes(card, view, now);
     CardRows {
@@ -130,14 +132,19 @@ impl CardRowsBuilder<'_> {
         }
         if card.requested.hidden > 0 {
             let hidden = narrate::pluralize(card.requested.hidden as u64, "character");
-            let warning = format!("{hidden} that no eye would see are written out above");
+            let are = if card.requested.hidden == 1 {
+                "is"
+            } else {
+                "are"
+            };
+            let warning = format!("{hidden} that would be invisible {are} escaped above");
             self.add_row("careful", &warning, self.theme.error);
         }
         if card.requested.cut_bytes > 0 {
             let cut = narrate::byte_size(card.requested.cut_bytes);
             self.add_row(
                 "careful",
-                &format!("{cut} of it are not shown"),
+                &format!("{cut} of the command are not shown"),
                 self.theme.error,
             );
         }
@@ -146,7 +153,12 @@ impl CardRowsBuilder<'_> {
         }
     }
 
-    fn add_execution_context(&mut self, requested: &RequestedAction, view: &View) {
+    fn add_execution_context(
+        &mut self,
+        requested: &RequestedAction,
+        proposal: Option<&ProposalView>,
+        view: &View,
+    ) {
         let proposer = requested.proposer.as_ref();
         let agent = proposer.map_or("someone", |id| view.display_name(id));
         let directory = requested
@@ -160,11 +172,11 @@ impl CardRowsBuilder<'_> {
             self.add_row("purpose", &requested.purpose, self.theme.plain);
         }
         if let Some(by) = &requested.edited_by {
-            self.add_row(
-                "edited",
-                &format!("by {}", view.display_name(by)),
-                self.theme.warning,
-            );
+            let by = format!("by {}", view.display_name(by));
+            let edits = proposal.map_or(&[][..], |proposal| &proposal.earlier);
+            let edit = edits.last().map(|edit| narrator(view).replaced_text(edit));
+            let edit = edit.map_or(by.clone(), |edit| format!("{by}; {edit}"));
+            self.add_row("edited", &edit, self.theme.warning);
         }
         self.add_row(
             "runs",
@@ -211,11 +223,7 @@ impl CardRowsBuilder<'_> {
         }
         if hidden_count > 0 {
             let parts = narrate::pluralize(hidden_count as u64, "more part");
-            self.add_row(
-                "",
-                &format!("{parts}, none of them worse"),
-                self.theme.muted,
-            );
+            self.add_row("", &format!("{parts}, none more severe"), self.theme.muted);
         }
     }
 
@@ -223,26 +231,30 @@ impl CardRowsBuilder<'_> {
         let mut votes = narrator(view).vote_tally(card);
         let waits: Vec<_> = card.awaited.iter().collect();
         if !waits.is_empty() {
-            votes += &format!(", awaits {}", narrator(view).name_list(waits.into_iter()));
+            votes += &format!(
+                ", waiting for {}",
+                narrator(view).name_list(waits.into_iter())
+            );
         } else if card.received < card.required {
-            let nobody = card.undecided.is_empty();
-            votes += if nobody {
-                ", nobody here can decide it yet"
-            } else {
-                ""
+            votes += &match card.undecided.is_empty() {
+                true => ", nobody here may approve it".to_owned(),
+                false => {
+                    let names = narrator(view).name_list(card.undecided.iter());
+                    format!(", may approve: {names}")
+                }
             };
-            if !nobody {
-                votes += &format!(
-                    ", from any of {}",
-                    narrator(view).name_list(card.undecided.iter())
-                );
+        }
+        match card.quorum {
+            // The tally says it all.
+            QuorumRule::Any { .. } => {}
+            QuorumRule::All
+            | QuorumRule::Majority
+            | QuorumRule::Role { .. }
+            | QuorumRule::Specific { .. } => {
+                self.add_row("needs", &card.quorum_words, self.theme.plain);
             }
         }
-        self.add_row(
-            "votes",
-            &format!("{votes} · {}", card.quorum_words),
-            self.theme.plain,
-        );
+        self.add_row("votes", &votes, self.theme.plain);
         for vote in card.votes.values() {
             if let Some(comment) = &vote.comment {
                 let comment = format!("{}: {comment}", view.display_name(&vote.participant));
@@ -251,13 +263,17 @@ impl CardRowsBuilder<'_> {
         }
         let time_left = card.remaining_ms(now).map(narrate::countdown);
         let time_left = time_left
-            .map(|left| format!("{left} left, "))
+            .map(|left| format!("in {left}, "))
             .unwrap_or_default();
         let style = match card.remaining_ms(now) {
             Some(ms) if ms < 60_000 => self.theme.warning,
             Some(_) | None => self.theme.plain,
         };
-        self.add_row("until", &format!("{time_left}{}", card.at_deadline), style);
+        self.add_row(
+            "deadline",
+            &format!("{time_left}{}", card.at_deadline),
+            style,
+        );
         let style = if card.standing.may_vote() {
             self.theme.success
         } else {
@@ -270,14 +286,14 @@ impl CardRowsBuilder<'_> {
 /// How the command would run: form, mode, driver, timeout and runner.
 fn execution_summary(requested: &RequestedAction, view: &View) -> String {
     let form = match requested.form {
-        CommandForm::Shell => "by bash",
+        CommandForm::Shell => "with bash",
         CommandForm::Argv => "without a shell",
         CommandForm::LoginShell => "in a login shell, typed by a person",
         CommandForm::Tool => "as a tool",
     };
     let mode = match requested.mode {
         RunMode::Normal => "",
-        RunMode::Slow => ", may take long",
+        RunMode::Slow => ", long-running",
         RunMode::Background => ", in the background",
         RunMode::Pty => ", interactive",
     };
@@ -293,7 +309,7 @@ fn execution_summary(requested: &RequestedAction, view: &View) -> String {
     let runner = executor.and_then(|person| person.executor.as_ref());
     let runner = runner.filter(|ability| !ability.runner.is_empty());
     let runner =
-        runner.map(|ability| format!(", behind `{}`", one_line(&ability.runner.join(" "))));
+        runner.map(|ability| format!(", wrapped by `{}`", one_line(&ability.runner.join(" "))));
     format!(
         "{form}{mode}{}{}{}",
         driver.unwrap_or_default(),

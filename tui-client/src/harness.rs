@@ -229,6 +229,7 @@ impl AppHarness {
             "id": format!("grant-{proposal}"), "executor": "bot", "digest": Self::digest(command),
             "profile": "none", "action": action, "limits": { "timeout_ms": 1, "output_bytes": 1 },
             "expires_at": NOON, "cleared_by": cleared_by, "driver": more["driver"],
+            "rule": more["rule"], "allowed_by": more["allowed_by"],
         });
         let execute = json!({ "tool_proposal": proposal, "approved_by": [], "grant": grant });
         self.deliver("system", "tool.execute", execute);

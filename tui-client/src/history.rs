@@ -79,7 +79,7 @@ fn run_writer(file: &HistoryFile, queue: &Receiver<String>, inputs: &UnboundedSe
     let mut report = |done: anyhow::Result<LoadedHistory>| {
         let loaded = done.unwrap_or_else(|error| LoadedHistory {
             entries: Vec::new(),
-            problem: Some(format!("what you send is not kept: {error:#}")),
+            problem: Some(format!("the input history is not saved: {error:#}")),
         });
         let again = problem_reported && loaded.problem.is_some();
         if again || (loaded.entries.is_empty() && loaded.problem.is_none()) {
@@ -161,7 +161,7 @@ impl HistoryFile {
                 }
             }
         }
-        bail!("{} is held by another screen", path.display())
+        bail!("{} is locked by another process", path.display())
     }
 
     /// Loads the file. A damaged file is renamed, and what can be read of it is kept.
@@ -211,7 +211,7 @@ impl HistoryFile {
         self.write(entries)?;
         let lines = narrate::pluralize(bad as u64, "line");
         Ok(format!(
-            "{lines} of your history could not be read; the file is {} now",
+            "{lines} of the input history could not be read; the damaged file is {}",
             aside.display()
         ))
     }
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(loaded.entries, ["one", "two"]);
         let aside = history_dir.path().with_extension("damaged");
         let message = format!(
-            "3 lines of your history could not be read; the file is {} now",
+            "3 lines of the input history could not be read; the damaged file is {}",
             aside.display()
         );
         assert_eq!(loaded.problem, Some(message));
@@ -391,7 +391,7 @@ mod tests {
         };
         let problem = loaded.problem.unwrap();
         assert!(
-            problem.starts_with("what you send is not kept: making "),
+            problem.starts_with("the input history is not saved: making "),
             "{problem}"
         );
         assert!(inbox.blocking_recv().is_none());

@@ -68,7 +68,7 @@ impl HostTerminal {
         disable_raw_mode().context("preparing the terminal")?;
         self.acquire()?;
         self.title.clear();
-        let (width, height) = crossterm::terminal::size().context("asking for its size")?;
+        let (width, height) = crossterm::terminal::size().context("reading the terminal's size")?;
         let size = Size { width, height };
         self.clear(size)?;
         Ok(size)

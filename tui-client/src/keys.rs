@@ -203,7 +203,7 @@ impl Keymap {
         };
         let binding = DEFAULT_BINDINGS.iter().find(named);
         let binding = binding.ok_or_else(|| {
-            format!("nothing is called `{name}`; the keys page (`?`) lists the names")
+            format!("there is no key binding `{name}`; the keys page (`?`) lists the names")
         })?;
         let scope = binding.scope;
         self.bindings
@@ -212,11 +212,11 @@ impl Keymap {
             let chord = KeyChord::parse(key)?;
             if scope.accepts_text() && chord.is_text() {
                 return Err(format!(
-                    "`{key}` is typed there, so it cannot do anything else"
+                    "`{key}` is a character that is typed there, so it cannot be bound"
                 ));
             }
             if let Some(other) = self.bound_action(scope, chord) {
-                return Err(format!("`{key}` already means {other:?} there"));
+                return Err(format!("`{key}` is already bound to {other:?} there"));
             }
             self.bindings.push((scope, chord, binding.action));
         }
@@ -359,9 +359,9 @@ mod tests {
             (
                 "card.aprove",
                 "a",
-                "nothing is called `card.aprove`; the keys page (`?`) lists the names",
+                "there is no key binding `card.aprove`; the keys page (`?`) lists the names",
             ),
-            ("card.approve", "r", "`r` already means Reject there"),
+            ("card.approve", "r", "`r` is already bound to Reject there"),
             (
                 "card.approve",
                 "hyper+x",
@@ -370,7 +370,7 @@ mod tests {
             (
                 "composer.send",
                 "s",
-                "`s` is typed there, so it cannot do anything else",
+                "`s` is a character that is typed there, so it cannot be bound",
             ),
         ] {
             let bound = Keymap::default().bind(name, &[key.to_owned()]);

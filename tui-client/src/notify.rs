@@ -13,8 +13,8 @@ pub(crate) fn send_notifications(
     waiting: usize,
 ) -> io::Result<()> {
     let text = match waiting {
-        1 => "a command waits for your vote".to_owned(),
-        several => format!("{several} commands wait for your vote"),
+        1 => "a command is waiting for your vote".to_owned(),
+        several => format!("{several} commands are waiting for your vote"),
     };
     for method in methods {
         match method {
@@ -39,10 +39,10 @@ mod tests {
             2,
         )
         .unwrap();
-        let expected = "\x07\x1b]9;PVP: 2 commands wait for your vote\x1b\\\x1b]777;notify;PVP;2 commands wait for your vote\x1b\\";
+        let expected = "\x07\x1b]9;PVP: 2 commands are waiting for your vote\x1b\\\x1b]777;notify;PVP;2 commands are waiting for your vote\x1b\\";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         let mut out = Vec::new();
         send_notifications(&mut out, &[NotifyMethod::Osc9], 1).unwrap();
-        assert_eq!(out, b"\x1b]9;PVP: a command waits for your vote\x1b\\");
+        assert_eq!(out, b"\x1b]9;PVP: a command is waiting for your vote\x1b\\");
     }
 }

@@ -64,10 +64,7 @@ pub(crate) fn help(app: &App) -> TextPage {
             "!command",
             "runs a command of your own on the agent's machine, in the login shell there",
         ),
-        (
-            "",
-            "its result waits as a chip and goes with your next message",
-        ),
+        ("", "its result goes with your next message"),
         (
             "!!command",
             "the same, and the agent gets the result at once",
@@ -76,8 +73,8 @@ pub(crate) fn help(app: &App) -> TextPage {
     ] {
         builder.row(what, 10, does);
     }
-    builder.line("Reads and writes of your own run at once; a destructive one waits at a gate, a blocked one never runs.");
-    builder.line("Everyone sees them, and the record says that you typed them.");
+    builder.line("Your own reads and writes run at once; a destructive command waits at a gate; a blocked one never runs.");
+    builder.line("Everyone sees them, and the log says that you typed them.");
     builder.heading("Deciding");
     let keymap = &app.config.keymap;
     let card = keymap.first_key(KeyScope::Anywhere, KeyAction::FocusCard);
@@ -93,7 +90,7 @@ pub(crate) fn help(app: &App) -> TextPage {
     let keys =
         keys.map(|(action, word)| format!("{} {word}", keymap.first_key(KeyScope::Card, action)));
     builder.line(&format!(
-        "{card} gives the card the focus; only then its keys act: {}. What you vote on is what you see.",
+        "{card} moves the focus to the card; its keys work only there: {}. Your vote counts for exactly the command shown.",
         keys.join(", ")
     ));
     builder.heading("Slash commands");
@@ -158,10 +155,10 @@ pub(crate) fn tools(app: &App) -> TextPage {
         }
     }
     if builder.lines.is_empty() {
-        builder.line("no agent is here");
+        builder.line("there is no agent in this session");
     }
-    builder.heading("How commands are judged");
-    builder.line("read: runs at once, held to reading; write and destructive: wait at a gate; blocked: never.");
+    builder.heading("How commands are assessed");
+    builder.line("read: runs at once in a read-only sandbox; write and destructive: wait at a gate; blocked: never runs.");
     builder.build("Tools")
 }
 
@@ -172,24 +169,24 @@ fn add_executor_rows(builder: &mut PageBuilder<'_>, executor_info: &ExecutorInfo
         .map(|it| narrate::label(it.as_str()))
         .collect();
     let sandbox = match profiles.as_slice() {
-        [] => "no sandbox here, so reads are asked for".to_owned(),
+        [] => "none, so reads need approval too".to_owned(),
         profiles => profiles.join(", "),
     };
     builder.row("sandbox", 10, &sandbox);
     let directory = executor_info
         .working_directory
         .as_deref()
-        .unwrap_or("not told");
+        .unwrap_or("unknown");
     builder.row("works in", 10, directory);
     if !executor_info.runner.is_empty() {
-        builder.row("behind", 10, &executor_info.runner.join(" "));
+        builder.row("wrapped by", 10, &executor_info.runner.join(" "));
     }
     let own = if executor_info.shell_exec {
-        "yes, with !command"
+        "yes"
     } else {
         "no"
     };
-    builder.row("your own", 10, own);
+    builder.row("!command", 10, own);
 }
 
 pub(crate) fn rules(app: &App) -> TextPage {
@@ -198,32 +195,33 @@ pub(crate) fn rules(app: &App) -> TextPage {
         let left = narrate::duration(rule.expires_at.millis_since(app.now));
         let by = app.view.display_name(&rule.by);
         let text = match &rule.read_root {
-            Some(root) => format!("reading below {root} for another {left}, by {by}"),
+            Some(root) => format!("reading below {root}, expires in {left}, by {by}"),
             None => {
                 let place = narrate::rule_place(rule.directory.as_deref());
                 let prefix = rule.prefix.join(" ");
-                format!("{prefix} …   {place} for another {left}, by {by}")
+                format!("{prefix} …   {place}, expires in {left}, by {by}")
             }
         };
         builder.row(&(index + 1).to_string(), 3, &text);
     }
     if builder.lines.is_empty() {
-        builder.line("nothing is allowed beforehand; P on a card, or /allow, does that");
+        builder.line("no allow rules are in force; make one with P on a card, or with /allow");
     }
-    builder.build("Rules: /revoke NUMBER takes one back")
+    builder.build("Allow rules: /revoke NUMBER revokes one")
 }
 
 pub(crate) fn jobs(app: &App) -> TextPage {
     let mut builder = PageBuilder::new(&app.theme);
     for (index, job) in app.active_proposals().iter().enumerate() {
         let state = narrator(&app.view).state_text(job, app.now);
-        let text = format!("{}   {state}", shorten_command(&job.requested.shown));
+        let command = shorten_command(&job.requested.shown);
+        let text = format!("{:<6} {command}   {state}", job.id.short());
         builder.row(&(index + 1).to_string(), 3, &text);
     }
     if builder.lines.is_empty() {
-        builder.line("nothing runs or waits");
+        builder.line("no command is running or waiting");
     }
-    builder.build("Jobs: /open NUMBER shows one, /cancel NUMBER stops it")
+    builder.build("Jobs: /open NUMBER shows one, /cancel NUMBER cancels it")
 }
 
 pub(crate) fn context(app: &App) -> TextPage {
@@ -249,14 +247,34 @@ fn finished_command_line(finished_command: &CommandHistoryEntry, view: &View) ->
         (Some(code), _) => format!("exit {code}"),
         (None, outcome) => narrate::label(outcome.as_str()),
     };
-    let by = match finished_command.approvers.as_slice() {
-        [] => String::new(),
-        approvers => format!(
-            ", approved by {}",
-            narrator(view).name_list(approvers.iter())
-        ),
+    let by = match (
+        &finished_command.allowed_by,
+        finished_command.approvers.as_slice(),
+    ) {
+        (Some(rule), _) => format!(", allowed by {}", narrator(view).rule_text(Some(rule))),
+        (None, []) => String::new(),
+        (None, approvers) => {
+            let names = narrator(view).name_list(approvers.iter());
+            format!(", approved by {names}")
+        }
     };
-    format!("{}   {how}{by}", shorten_command(&finished_command.shown))
+    let edited = edit_note(finished_command, view);
+    let command = shorten_command(&finished_command.shown);
+    format!("{command}   {how}{by}{edited}")
+}
+
+/// Who edited a command and what was proposed; empty if nobody edited it.
+fn edit_note(finished_command: &CommandHistoryEntry, view: &View) -> String {
+    let Some(proposed) = &finished_command.proposed else {
+        return String::new();
+    };
+    let by = finished_command.edited_by.as_ref();
+    let by = by.map(|by| format!(" by {}", view.display_name(by)));
+    let was = match &**proposed {
+        "" => String::new(),
+        proposed => format!("; proposed as: {}", shorten_command(proposed)),
+    };
+    format!(", edited{}{was}", by.unwrap_or_default())
 }
 
 /// A command shortened for a list.
@@ -266,11 +284,11 @@ fn shorten_command(command: &str) -> String {
 
 pub(crate) fn history(app: &App, needle: &str) -> TextPage {
     let mut builder = PageBuilder::new(&app.theme);
+    let needle_lower = needle.to_lowercase();
     let matches = |finished_command: &CommandHistoryEntry| {
-        finished_command
-            .shown
-            .to_lowercase()
-            .contains(&needle.to_lowercase())
+        let proposed = finished_command.proposed.as_deref().unwrap_or_default();
+        let mut texts = [finished_command.shown.as_str(), proposed].into_iter();
+        texts.any(|text| text.to_lowercase().contains(&needle_lower))
     };
     for (index, finished_command) in app.view.history.iter().rev().enumerate() {
         if matches(finished_command) {
@@ -283,18 +301,19 @@ pub(crate) fn history(app: &App, needle: &str) -> TextPage {
                 .map(|it| it.as_str())
                 .unwrap_or_default();
             let text = format!(
-                "{at} {category:<11} {}",
+                "{at} {:<6} {category:<11} {}",
+                finished_command.proposal.short(),
                 finished_command_line(finished_command, &app.view)
             );
             builder.row(&(index + 1).to_string(), 4, &text);
         }
     }
     if builder.lines.is_empty() && !needle.is_empty() {
-        builder.line(&format!("no command that is over has: {needle}"));
+        builder.line(&format!("no finished command matches: {needle}"));
     } else if builder.lines.is_empty() {
-        builder.line("no command is over yet");
+        builder.line("no command has finished yet");
     }
-    builder.build("History, newest first: /output NUMBER reads one")
+    builder.build("History, newest first: /output NUMBER shows the output")
 }
 
 pub(crate) fn audit(app: &App) -> TextPage {
@@ -302,10 +321,10 @@ pub(crate) fn audit(app: &App) -> TextPage {
     let session = app.view.session.as_ref().map(ToString::to_string);
     let session = session.unwrap_or_default();
     builder.line(&format!(
-        "{} entries are in the log of {session}, each bound to the one before.",
+        "The log of {session} has {} entries, each bound to the one before by its hash.",
         app.view.head
     ));
-    builder.line("Prove it where the server runs, with: pvp audit verify --data DIR");
+    builder.line("Verify it on the server's machine: pvp audit verify --data DIR");
     builder.heading("Decisions, newest first");
     for resolved in app.view.resolved.iter().rev() {
         let at = app.config.time_zone.time_of_day(resolved.resolution.at);
@@ -322,7 +341,7 @@ pub(crate) fn audit(app: &App) -> TextPage {
         .iter()
         .filter(|finished_command| finished_command.outcome == ProposalState::Blocked);
     let blocked = narrate::pluralize(blocked.count() as u64, "command");
-    builder.line(&format!("{blocked} blocked without asking anyone"));
+    builder.line(&format!("{blocked} blocked by policy"));
     builder.build("Audit")
 }
 
@@ -336,7 +355,9 @@ pub(crate) fn invitation(invitation: &Invitation) -> TextPage {
             invitation.participant,
             narrate::role_list(&roles)
         )),
-        Line::from("Whoever has this link is that person. It is shown once; y copies it."),
+        Line::from(
+            "Anyone with this link can act as that person. It is shown only once; y copies it.",
+        ),
     ];
     TextPage::new("An invitation", lines).with_copy_text("the link", &invitation.link)
 }
@@ -376,14 +397,18 @@ pub(crate) fn explanation(card: &GateCard, view: &View, theme: &Theme) -> TextPa
                     builder.line(line);
                 }
             }
-            None if file.sha256.is_none() => builder.line("There must still be none at the start."),
-            None => builder.line("Its content did not come with the proposal."),
+            None if file.sha256.is_none() => {
+                builder.line("The command does not start if this file exists by then.")
+            }
+            None => builder.line("The proposal does not include its content."),
         }
     }
     builder.heading("Who decides");
     builder.line(&card.quorum_words);
     builder.line(&narrator(view).vote_tally(card));
-    builder.line(&card.at_deadline);
+    let deadline = card.deadline.map(|deadline| format!("{deadline}, "));
+    let deadline = format!("{}{}", deadline.unwrap_or_default(), card.at_deadline);
+    builder.row("deadline", 9, &deadline);
     builder.row("digest", 9, &card.digest.to_string());
-    builder.build("Why it was judged so")
+    builder.build("Assessment")
 }

@@ -146,7 +146,7 @@ impl PlainClient {
                     self.open_items.clear();
                 }
                 if back {
-                    self.print_line("connected again")
+                    self.print_line("reconnected")
                 } else {
                     Ok(())
                 }
@@ -157,7 +157,7 @@ impl PlainClient {
             }
             ConnectionEvent::Disconnected { why } => {
                 self.print_line(&format!(
-                    "connection lost, trying again: {}",
+                    "connection lost, reconnecting: {}",
                     one_line(&why)
                 ))?;
                 self.handle_input(AppInput::Disconnected { reason: why })
@@ -183,7 +183,7 @@ impl PlainClient {
             return Ok(());
         }
         self.welcomed = true;
-        self.print_line("joined; type `help` for the words, `quit` to leave")
+        self.print_line("joined; type `help` for the commands, `quit` to leave")
     }
 
     /// Updates the app, performs its effects, and prints what is new.
@@ -312,9 +312,10 @@ impl PlainClient {
             .map(|left| format!(", {left} left"))
             .unwrap_or_default();
         format!(
-            "gate {number}: {command} ({}{reason}; {votes}{left}; {})",
+            "gate {number}: {command} ({}{reason}; {votes}{left}; {}; id {})",
             card.category,
-            card.standing.description()
+            card.standing.description(),
+            card.proposal.short()
         )
     }
 

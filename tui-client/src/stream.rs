@@ -5,9 +5,9 @@ use pvp_client::narrate;
 use std::collections::BTreeSet;
 
 use pvp_client::view::{
-    ProposalState, ProposalView, TimelineEvent, TimelineItem, TruncatedText, View,
+    CommandVersion, ProposalState, ProposalView, TimelineEvent, TimelineItem, TruncatedText, View,
 };
-use pvp_protocol::payload::GateOutcome;
+use pvp_protocol::payload::{ClearedBy, GateOutcome};
 use pvp_protocol::{MessageId, ParticipantKind, Sender, Timestamp};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -62,7 +62,7 @@ impl StreamRenderer<'_> {
                 self.message_rows(item, &to, text, TextFormat::Plain)
             }
             TimelineEvent::PromptAmended { text, .. } => {
-                self.message_rows(item, " asks differently", text, TextFormat::Plain)
+                self.message_rows(item, " edits the prompt", text, TextFormat::Plain)
             }
             TimelineEvent::Response { text, open, .. } => {
                 let more = if *open { " …" } else { "" };
@@ -80,8 +80,12 @@ impl StreamRenderer<'_> {
                 let title = format!(" {word}{}", took.unwrap_or_default());
                 self.thinking_rows(item, &title, text, summary.as_deref())
             }
-            TimelineEvent::Proposed { proposal } => self.proposal_rows(item, "proposes", proposal),
-            TimelineEvent::Executed { proposal } => self.proposal_rows(item, "runs", proposal),
+            TimelineEvent::Proposed { proposal, command } => {
+                self.proposal_rows(item, "proposes", proposal, command)
+            }
+            TimelineEvent::Executed { proposal, command } => {
+                self.proposal_rows(item, "runs", proposal, command)
+            }
             TimelineEvent::Approved { .. } => self.event_rows(item, "✓", self.theme.success),
             TimelineEvent::Rejected { .. } => self.event_rows(item, "✗", self.theme.error),
             TimelineEvent::Resolved { outcome, .. } => match outcome {
@@ -185,7 +189,7 @@ impl StreamRenderer<'_> {
         let mut rows = wrap_all(&lines, self.columns.saturating_sub(INDENT), 0);
         rows.truncate(MAX_TEXT_ROWS);
         if text.cut_bytes > 0 {
-            let cut = format!("[{} more are not kept]", narrate::byte_size(text.cut_bytes));
+            let cut = format!("[{} more not kept]", narrate::byte_size(text.cut_bytes));
             rows.push(Line::from(Span::styled(cut, self.theme.muted)));
         }
         rows.into_iter().map(indent).collect()
@@ -216,22 +220,31 @@ impl StreamRenderer<'_> {
         rows
     }
 
-    fn proposal_rows(&self, item: &TimelineItem, verb: &str, id: &MessageId) -> Vec<Line<'static>> {
+    fn proposal_rows(
+        &self,
+        item: &TimelineItem,
+        verb: &str,
+        id: &MessageId,
+        version: &CommandVersion,
+    ) -> Vec<Line<'static>> {
         let Some(proposal) = self.view.proposal(id) else {
             return self.event_rows(item, "$", self.theme.muted);
         };
         let requested = &proposal.requested;
         let mut spans = self.heading(item);
-        spans.push(Span::styled(format!(" {verb} "), self.theme.muted));
-        if let Some(assessment) = &requested.assessment {
-            let category_label = format!("[{}] ", assessment.category);
-            spans.push(Span::styled(
-                category_label,
-                self.theme.category(assessment.category),
-            ));
+        let verb = format!(" {verb} {} ", id.short());
+        spans.push(Span::styled(verb, self.theme.muted));
+        if let Some(category) = version.category {
+            let label = format!("[{category}] ");
+            spans.push(Span::styled(label, self.theme.category(category)));
         }
         let mut rows = wrap(&Line::from(spans), self.columns, INDENT);
-        let command: Vec<_> = plain_lines(&requested.shown, self.theme.strong);
+        // A version is kept only in part; what it is still, is known in full.
+        let shown = match version.is_version_of(requested) {
+            true => &requested.shown,
+            false => &*version.shown,
+        };
+        let command: Vec<_> = plain_lines(shown, self.theme.strong);
         let columns = self.columns.saturating_sub(INDENT + 2);
         let command = wrap_all(&command, columns, 0);
         let more = command.len().saturating_sub(MAX_COMMAND_ROWS);
@@ -269,9 +282,12 @@ impl StreamRenderer<'_> {
             Some(_) => self.theme.error,
             None => self.theme.muted,
         };
+        let run = proposal.run.as_ref();
+        // Whoever reads it later must see that nobody was asked, and why.
+        let by_rule = run.is_some_and(|run| run.cleared_by == Some(ClearedBy::AllowRule));
         let cleared = narrator(self.view)
             .clearance_text(proposal)
-            .filter(|_| proposal.finish.is_none());
+            .filter(|_| proposal.finish.is_none() || by_rule);
         let status = cleared.map_or(state.clone(), |cleared| format!("{state} ({cleared})"));
         rows.extend(self.detail_rows(&format!("⟶ {status}"), style));
         rows
@@ -313,7 +329,7 @@ fn folded_summary(proposal: &ProposalView) -> String {
     let shown = (folded_output::HEAD_LINES + folded_output::TAIL_LINES) as u64;
     let folded = narrate::pluralize(lines.saturating_sub(shown), "line");
     let size = narrate::byte_size(output.stdout.bytes + output.stderr.bytes);
-    format!("… {folded} of {size} folded; select it and press enter to read all …")
+    format!("… {folded} folded ({size} in total); select it and press enter to read all …")
 }
 
 /// The command whose output is shown below this item, which is where it was cleared to run.
@@ -326,7 +342,7 @@ pub(crate) fn proposal_with_output<'a>(
     item: &TimelineItem,
 ) -> Option<&'a ProposalView> {
     let proposal = match &item.event {
-        TimelineEvent::Proposed { proposal } | TimelineEvent::Executed { proposal } => {
+        TimelineEvent::Proposed { proposal, .. } | TimelineEvent::Executed { proposal, .. } => {
             view.proposal(proposal).filter(|it| it.gate.is_none())
         }
         TimelineEvent::Resolved {
@@ -346,8 +362,8 @@ pub(crate) fn proposal_with_output<'a>(
 )]
 pub(crate) fn proposal_of<'a>(view: &'a View, item: &TimelineItem) -> Option<&'a ProposalView> {
     match &item.event {
-        TimelineEvent::Proposed { proposal }
-        | TimelineEvent::Executed { proposal }
+        TimelineEvent::Proposed { proposal, .. }
+        | TimelineEvent::Executed { proposal, .. }
         | TimelineEvent::Approved { proposal, .. }
         | TimelineEvent::Rejected { proposal, .. }
         | TimelineEvent::Edited { proposal, .. }

@@ -297,6 +297,7 @@ mod tests {
             by: ann(),
             reason: Some("production is frozen".to_owned()),
             suggestion: Some("use staging".to_owned()),
+            rule: None,
         }))
     }
 

@@ -156,6 +156,7 @@ mod tests {
             cleared_by: ClearedBy::Quorum,
             approvals: Vec::new(),
             rule: None,
+            allowed_by: None,
             driver,
             nonce: None,
             secret_env: None,

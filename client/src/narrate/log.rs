@@ -29,14 +29,15 @@ impl Narrator<'_> {
         Some(match &envelope.message {
             M::ThinkingStart(_) => "starts thinking".to_owned(),
             M::ThinkingChunk(chunk) => format!("thinks: {}", text(&chunk.text)),
-            M::ThinkingEnd(_) => "stops thinking".to_owned(),
+            M::ThinkingEnd(_) => "finished thinking".to_owned(),
             M::ResponseStart(_) => "starts answering".to_owned(),
             M::ResponseChunk(chunk) => format!("says: {}", text(&chunk.text)),
             M::ResponseEnd(end) => response_end_text(end),
             M::ToolPropose(propose) => {
                 let category = propose.assessment.as_ref().map(|it| it.category.as_str());
                 let command = self.arguments_text(&propose.arguments);
-                format!("proposes [{}]: {command}", category.unwrap_or("?"))
+                let id = envelope.header.id.short();
+                format!("proposes {id} [{}]: {command}", category.unwrap_or("?"))
             }
             M::Announce(announce) => {
                 let roles = role_list(&announce.roles);
@@ -44,9 +45,15 @@ impl Narrator<'_> {
             }
             M::GateResolve(resolve) => {
                 let how = self.resolution_text(&ResolutionView::new(resolve));
-                format!("{how}: {}", self.command_text(&resolve.tool_proposal))
+                let id = &resolve.tool_proposal;
+                let command = self.view.proposal(id).map(|it| &it.requested.shown);
+                let command = command.map(|shown| format!(" ({})", self.shown_text(shown)));
+                format!("{} {how}{}", id.short(), command.unwrap_or_default())
             }
-            M::GateRequest(request) => format!("asks for approval: {}", text(&request.message)),
+            M::GateRequest(request) => {
+                let (id, message) = (request.action_ref.short(), text(&request.message));
+                format!("asks for approval of {id}: {message}")
+            }
             M::ToolExecute(execute) => self.grant_text(execute),
             M::ToolInput(input) => {
                 let keys = input.data.as_deref().unwrap_or("a new size");
@@ -59,14 +66,14 @@ impl Narrator<'_> {
                     OutputStream::Stderr => "err",
                 };
                 let end = if output.complete { " (end)" } else { "" };
-                let id = short_id(&output.tool_proposal);
+                let id = output.tool_proposal.short();
                 format!(
                     "{id} {stream}| {}{end}",
                     (self.escape)(output.text.trim_end())
                 )
             }
             M::ToolResult(result) => {
-                let id = short_id(&result.tool_proposal);
+                let id = result.tool_proposal.short();
                 let finish = RunResultView::new(result, envelope.at);
                 let tried = match result.extra.get("tried") {
                     Some(serde_json::Value::Bool(true)) => "tried in the sandbox and ended",
@@ -75,50 +82,31 @@ impl Narrator<'_> {
                 format!("{id} {tried}: {}", self.run_result_text(&finish))
             }
             M::ToolDiscard(discard) => {
-                let id = short_id(&discard.tool_proposal);
+                let id = discard.tool_proposal.short();
                 format!("{id} {}", text(&discard.trial.to_string()))
             }
             M::SessionCreate(create) => match &create.name {
-                Some(name) => format!("made the session {}", text(name)),
-                None => "made the session".to_owned(),
+                Some(name) => format!("created the session {}", text(name)),
+                None => "created the session".to_owned(),
             },
-            M::GateAmend(amend) => {
-                let reason = amend.reason.as_deref().filter(|reason| !reason.is_empty());
-                let reason = reason.map(|reason| format!(" ({})", text(reason)));
-                format!(
-                    "edits {}{}: {}",
-                    self.gate_text(&amend.gate),
-                    reason.unwrap_or_default(),
-                    self.arguments_text(&amend.arguments)
-                )
-            }
-            M::GateApprove(vote) => self.vote_text("approves", &vote.gate, vote.comment.as_deref()),
-            M::ToolApprove(vote) => {
-                self.vote_text("approves", &vote.tool_proposal, vote.comment.as_deref())
-            }
-            M::GateReject(vote) => self.vote_text("rejects", &vote.gate, Some(&vote.reason)),
-            M::ToolReject(vote) => {
-                self.vote_text("rejects", &vote.tool_proposal, Some(&vote.reason))
-            }
+            M::GateAmend(amend) => match self.view.timeline_item(&envelope.header.id) {
+                Some(item) => self.item_text(item),
+                // Whoever did not see the proposal knows only what it is from here on.
+                None => {
+                    let remark = self.remark(amend.reason.as_deref());
+                    let command = self.arguments_text(&amend.arguments);
+                    format!("edits {}: {command}{remark}", self.gate_text(&amend.gate))
+                }
+            },
             _ => return None,
         })
     }
 
-    /// A vote, with its comment behind the command, which is shortened so that both fit.
-    fn vote_text(&self, verb: &str, gate: &MessageId, comment: Option<&str>) -> String {
-        let comment = comment.filter(|comment| !comment.is_empty());
-        let comment = comment.map(|comment| format!(": {}", (self.escape)(comment)));
-        let gate = self.gate_text(gate);
-        format!("{verb} {gate}{}", comment.unwrap_or_default())
-    }
-
-    /// The command at a gate, which may be named by its own id or by that of the proposal.
+    /// A gate by the short id of its proposal, or by its own if the proposal is not known.
     fn gate_text(&self, id: &MessageId) -> String {
-        let card = self.view.card(id).map(|card| &card.proposal);
-        let proposal = card.unwrap_or(id);
-        match self.view.proposal(proposal) {
-            Some(_) => self.command_text(proposal),
-            None => format!("gate {}", short_id(id)),
+        match self.view.proposal_at_gate(id) {
+            Some(proposal) => proposal.id.short().to_owned(),
+            None => format!("gate {}", id.short()),
         }
     }
 
@@ -132,17 +120,17 @@ impl Narrator<'_> {
     fn grant_text(&self, execute: &ToolExecute) -> String {
         let why = match execute.grant.cleared_by {
             ClearedBy::Read => "a read".to_owned(),
-            ClearedBy::AllowRule => "an allow rule".to_owned(),
+            ClearedBy::AllowRule => self.rule_text(execute.grant.allowed_by.as_ref()),
             ClearedBy::Direct => "a person's own command".to_owned(),
-            ClearedBy::Clock => "approved by the clock".to_owned(),
-            ClearedBy::Tried => "to try in the sandbox".to_owned(),
+            ClearedBy::Clock => "approved automatically at the deadline".to_owned(),
+            ClearedBy::Tried => "a trial in the sandbox".to_owned(),
             ClearedBy::Quorum => {
                 format!("approved by {}", self.name_list(execute.approved_by.iter()))
             }
         };
         format!(
             "grants {} to {} ({why}): {}",
-            short_id(&execute.tool_proposal),
+            execute.tool_proposal.short(),
             self.name(&execute.grant.executor),
             (self.escape)(&execute.grant.action.command.summary())
         )
@@ -156,11 +144,11 @@ impl Narrator<'_> {
 
 fn response_end_text(end: &ResponseEnd) -> String {
     let how = match end.finish_reason {
-        FinishReason::Complete => "has answered",
-        FinishReason::ToolUse => "goes on",
+        FinishReason::Complete => "finished answering",
+        FinishReason::ToolUse => "calls tools",
         FinishReason::Interrupted => "was interrupted",
-        FinishReason::Error => "could not go on",
-        FinishReason::MaxTokens => "was cut off",
+        FinishReason::Error => "failed to answer",
+        FinishReason::MaxTokens => "reached the token limit",
     };
     match &end.usage {
         None => how.to_owned(),
@@ -169,13 +157,6 @@ fn response_end_text(end: &ResponseEnd) -> String {
             usage.input_tokens, usage.output_tokens
         ),
     }
-}
-
-/// The end of an id, which is enough to distinguish the ids of one session.
-fn short_id(id: &MessageId) -> &str {
-    let id = id.as_str();
-    // Ids are ASCII.
-    &id[id.len().saturating_sub(6)..]
 }
 
 #[cfg(test)]
@@ -245,7 +226,7 @@ mod tests {
         let reject = envelope(2, "v1", "ann", "tool.reject", reject);
         let text = log_text(&[proposal(&"x".repeat(500)), reject]);
         let shown = "x".repeat(MAX_LOG_COMMAND_CHARS);
-        assert_eq!(text, format!("rejects {shown}…: never"));
+        assert_eq!(text, format!("rejects p1: {shown}… (never)"));
     }
 
     #[test]
@@ -257,7 +238,7 @@ mod tests {
         let amend = envelope(9, "a1", "ann", "gate.amend", amend);
         assert_eq!(
             log_text(&[amend]),
-            "edits gate abcdef (typo): echo \\u{202e}x"
+            "edits gate abcdef: echo \\u{202e}x (typo)"
         );
     }
 }

@@ -59,16 +59,28 @@ impl VoteEligibility {
             VoteEligibility::MayVote => "you may vote",
             VoteEligibility::Approved => "you approved; you may still reject",
             VoteEligibility::NotHere => "you are not in this session",
-            VoteEligibility::Agent => "agents do not vote; a person has to decide",
-            VoteEligibility::Proposer => "you proposed this, so others decide",
-            VoteEligibility::NotAnApprover => "your roles do not approve",
-            VoteEligibility::Editor => "you edited this, so others decide",
+            VoteEligibility::Agent => "agents cannot vote; a person has to decide",
+            VoteEligibility::Proposer => "you proposed this, so somebody else has to decide",
+            VoteEligibility::NotAnApprover => "your roles do not include approving",
+            VoteEligibility::Editor => "you edited this, so somebody else has to decide",
             VoteEligibility::AdminsOnly => "the deadline has passed; the admins decide",
             VoteEligibility::NotShownWhole => {
-                "it is too long to be shown whole, so not to be approved here"
+                "the command is too long to be shown in full, so it cannot be approved here"
             }
         }
     }
+}
+
+/// What it would do if the viewer allowed commands that begin like the one on a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PrefixOffer {
+    /// No rule can cover the command, or the viewer may not make one.
+    NotPossible,
+    /// The rule is also the vote that this command still needs.
+    AlsoApproves,
+    /// The rule covers later commands only; this one still needs its votes.
+    LaterOnly,
 }
 
 /// An open gate.
@@ -110,6 +122,8 @@ pub struct GateCard {
     pub undecided: BTreeSet<ParticipantId>,
     /// Whether the viewer may vote.
     pub standing: VoteEligibility,
+    /// What it would do if the viewer allowed commands that begin like this one.
+    pub allow_prefix: PrefixOffer,
     /// When the gate times out; `None` if it never does.
     pub deadline: Option<Timestamp>,
     /// What happens at the deadline.
@@ -151,6 +165,7 @@ impl GateCard {
             awaited: BTreeSet::new(),
             undecided: BTreeSet::new(),
             standing: VoteEligibility::NotHere,
+            allow_prefix: PrefixOffer::NotPossible,
             deadline: request.deadline,
             on_timeout: request.on_timeout,
             at_deadline: String::new(),
@@ -179,8 +194,37 @@ impl GateCard {
         self.awaited = tally.awaited;
         self.undecided = self.undecided_voters(&approvers);
         self.standing = self.vote_eligibility(context);
+        self.allow_prefix = self.prefix_offer(context, &approvers);
         self.quorum_words = self.quorum.to_string();
         self.at_deadline = self.deadline_description().to_owned();
+    }
+
+    /// How many approvals are still missing.
+    pub fn missing_approvals(&self) -> u32 {
+        self.required.saturating_sub(self.received)
+    }
+
+    fn prefix_offer(&self, context: &TallyContext<'_>, approvers: &Approvers) -> PrefixOffer {
+        let me = context.me.filter(|me| me.may_approve);
+        // Where a session asks for every tool of a kind, no rule answers.
+        let always_asks = !context.config.require_approval_for.is_empty();
+        let Some(me) = me.filter(|_| !self.requested.prefix.is_empty() && !always_asks) else {
+            return PrefixOffer::NotPossible;
+        };
+        if !may_allow_alone(&me.participant, context) {
+            return PrefixOffer::NotPossible;
+        }
+        let voted = self
+            .votes
+            .keys()
+            .chain([&me.participant])
+            .cloned()
+            .collect();
+        let passes = tally(&self.quorum, approvers, &voted).passed;
+        match passes && approvers.eligible.contains(&me.participant) {
+            true => PrefixOffer::AlsoApproves,
+            false => PrefixOffer::LaterOnly,
+        }
     }
 
     /// The participants whose approval counts, as far as this client knows; the server's own list
@@ -294,14 +338,29 @@ impl GateCard {
 
     fn deadline_description(&self) -> &'static str {
         if self.deadline.is_none() {
-            return "it waits until someone decides";
+            return "none";
         }
         match self.on_timeout.for_gate(self.category, self.escalated) {
-            GateTimeoutAction::Escalate => {
-                "at the deadline it goes to the admins, who get as long again"
-            }
-            GateTimeoutAction::AutoApprove => "at the deadline the clock approves it",
-            GateTimeoutAction::Reject => "at the deadline it is rejected",
+            GateTimeoutAction::Escalate => "then it goes to the admins, with a new deadline",
+            GateTimeoutAction::AutoApprove => "then it is approved automatically",
+            GateTimeoutAction::Reject => "then it is rejected",
         }
     }
+}
+
+/// Whether one approval of this participant is enough for a write, which a rule needs.
+fn may_allow_alone(me: &ParticipantId, context: &TallyContext<'_>) -> bool {
+    let config = context.config;
+    let quorum = config.quorum_by_category.write.as_ref();
+    let quorum = quorum.unwrap_or(&config.default_gate_quorum);
+    let voters = || context.people.values().filter(|it| it.may_vote());
+    let ids: BTreeSet<_> = voters().map(|it| it.id.clone()).collect();
+    let roles = |it: &ParticipantView| it.roles.iter().copied().collect();
+    let approvers = Approvers {
+        eligible: ids.clone(),
+        electorate: ids,
+        roles: voters().map(|it| (it.id.clone(), roles(it))).collect(),
+        ..Approvers::default()
+    };
+    tally(quorum, &approvers, &BTreeSet::from([me.clone()])).passed
 }

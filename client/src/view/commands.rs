@@ -13,6 +13,7 @@ use super::proposal::{
 use super::requested_action::{CommandForm, MAX_CLOSED_COMMAND_BYTES, RequestedAction};
 use super::text::{truncate_line, truncate_optional_line};
 use super::timeline::TimelineEvent;
+use super::version::{CommandVersion, LoggedVersion};
 use super::{MessageMeta, View, push_bounded};
 
 /// Maximum number of commands kept with their output; the oldest that have ended are dropped first.
@@ -40,9 +41,9 @@ impl View {
         let requested =
             RequestedAction::new(&propose.agent, &action, assessment, &propose.description)
                 .with_contents(&action, &propose.file_contents);
+        let (proposal, command) = (meta.id.clone(), CommandVersion::of(&requested));
         self.record_proposal(meta, CommandOrigin::Agent, requested);
-        let proposal = meta.id.clone();
-        self.push_logged_item(meta, TimelineEvent::Proposed { proposal });
+        self.push_logged_item(meta, TimelineEvent::Proposed { proposal, command });
     }
 
     pub(super) fn fold_shell_exec(&mut self, meta: &MessageMeta<'_>, exec: &ShellExec) {
@@ -50,9 +51,9 @@ impl View {
         let action = Action::from_shell_exec(exec);
         let requested =
             RequestedAction::new(by, &action, exec.assessment.as_ref(), OWN_COMMAND_PURPOSE);
+        let (proposal, command) = (meta.id.clone(), CommandVersion::of(&requested));
         self.record_proposal(meta, CommandOrigin::Person, requested);
-        let proposal = meta.id.clone();
-        self.push_logged_item(meta, TimelineEvent::Executed { proposal });
+        self.push_logged_item(meta, TimelineEvent::Executed { proposal, command });
     }
 
     /// Records a command. If a welcome already described it, only adds what the welcome left out.
@@ -63,6 +64,7 @@ impl View {
         requested: RequestedAction,
     ) {
         let blocked = requested.category() == Some(Category::Blocked);
+        let logged = LoggedVersion::new(&requested);
         if let Some(known) = self.remove_proposal(meta.id) {
             let requested = match known.requested.assessment {
                 Some(_) => with_contents_of(&known.requested, requested),
@@ -78,6 +80,7 @@ impl View {
                 at,
                 origin,
                 requested,
+                logged,
                 ..known
             });
             return;
@@ -87,6 +90,7 @@ impl View {
         self.push_proposal(ProposalView {
             seq,
             at,
+            logged,
             ..proposal
         });
         if blocked {
@@ -204,6 +208,7 @@ impl View {
         let id = &discard.tool_proposal;
         let event = TimelineEvent::TrialDiscarded {
             proposal: id.clone(),
+            command: self.version_of(id),
             why: truncate_line(&discard.trial.to_string()),
         };
         self.push_logged_item(meta, event);
@@ -223,6 +228,7 @@ impl View {
         let reason = truncate_optional_line(cancel.reason.as_ref());
         let event = TimelineEvent::CancelAsked {
             proposal: cancel.tool_proposal.clone(),
+            command: self.version_of(&cancel.tool_proposal),
             reason: reason.clone(),
         };
         self.push_logged_item(meta, event);

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use pvp_protocol::payload::{
     Approval, GateAmend, GateOutcome, GateRequest, GateResolve, GateTimeout, TimeoutResolution,
 };
-use pvp_protocol::{MessageId, ParticipantId};
+use pvp_protocol::{Digest, MessageId, ParticipantId};
 
 use super::card::{GateCard, TallyContext};
 use super::proposal::{ClosedGateCard, ProposalState, ResolutionView};
 use super::requested_action::RequestedAction;
 use super::text::{truncate_line, truncate_optional_line};
 use super::timeline::TimelineEvent;
+use super::version::CommandVersion;
 use super::{MessageMeta, View, push_bounded};
 
 /// Maximum number of open cards; a session has at most 100 unless its server allows more.
@@ -55,6 +56,7 @@ impl View {
     /// Removes a participant who left or lost the right to vote from every open gate. They stay
     /// removed even if the right comes back.
     pub(super) fn remove_from_votes(&mut self, participant: &ParticipantId) {
+        self.forget_logged_votes(participant);
         for card in &mut self.gates {
             card.voters.remove(participant);
             card.votes.remove(participant);
@@ -93,12 +95,17 @@ impl View {
         &mut self,
         meta: &MessageMeta<'_>,
         id: &MessageId,
+        digest: Option<Digest>,
         approver: &ParticipantId,
         comment: &Option<String>,
     ) {
         let comment = truncate_optional_line(comment.as_ref());
         let proposal = self.proposal_id_of(id);
+        if let Some(proposal) = self.proposal_mut(&proposal) {
+            proposal.logged.add_vote(approver);
+        }
         let approved = TimelineEvent::Approved {
+            command: self.voted_version(&proposal, digest),
             proposal,
             comment: comment.clone(),
         };
@@ -123,11 +130,14 @@ impl View {
         &mut self,
         meta: &MessageMeta<'_>,
         id: &MessageId,
+        digest: Option<Digest>,
         reason: &str,
         suggestion: &Option<String>,
     ) {
+        let proposal = self.proposal_id_of(id);
         let event = TimelineEvent::Rejected {
-            proposal: self.proposal_id_of(id),
+            command: self.voted_version(&proposal, digest),
+            proposal,
             reason: truncate_line(reason),
             suggestion: truncate_optional_line(suggestion.as_ref()),
         };
@@ -143,6 +153,8 @@ impl View {
 
     pub(super) fn fold_amend(&mut self, meta: &MessageMeta<'_>, amend: &GateAmend) {
         let id = self.proposal_id_of(&amend.gate);
+        let card = self.card(&amend.gate).filter(|_| !meta.is_history);
+        let votes: Option<Vec<_>> = card.map(|card| card.votes.keys().cloned().collect());
         let proposal = self
             .proposal_mut(&id)
             .filter(|proposal| !proposal.state.is_over());
@@ -158,10 +170,18 @@ impl View {
         };
         let requested = Arc::new(edited);
         proposal.requested = Arc::clone(&requested);
+        let reason = truncate_optional_line(amend.reason.as_ref());
+        // A card has all the votes; the messages received may lack some.
+        if let Some(votes) = votes {
+            proposal.logged.approved_by = votes;
+        }
+        let earlier = proposal.log_edit(&requested, amend.digest, meta.at, reason);
         let event = TimelineEvent::Edited {
             proposal: id,
-            shown: truncate_line(&requested.shown),
-            reason: truncate_optional_line(amend.reason.as_ref()),
+            command: CommandVersion::of(&requested),
+            before: earlier.command,
+            void_votes: earlier.void_votes,
+            reason: earlier.reason,
         };
         self.push_logged_item(meta, event);
         if let Some(card) = self.card_mut(&amend.gate) {
@@ -177,8 +197,10 @@ impl View {
     }
 
     pub(super) fn fold_timeout(&mut self, meta: &MessageMeta<'_>, timeout: &GateTimeout) {
+        let proposal = self.proposal_id_of(&timeout.gate);
         let event = TimelineEvent::DeadlinePassed {
-            proposal: self.proposal_id_of(&timeout.gate),
+            command: self.version_of(&proposal),
+            proposal,
             resolution: timeout.resolution,
             received: timeout.approvals_received,
             required: timeout.approvals_required,
@@ -209,10 +231,12 @@ impl View {
         let resolution = ResolutionView::new(resolve);
         let event = TimelineEvent::Resolved {
             proposal: resolve.tool_proposal.clone(),
+            command: self.version_of(&resolve.tool_proposal),
             outcome: resolve.outcome,
             how: resolve.how,
             by: resolve.by.clone(),
             reason: resolution.reason.clone(),
+            rule: resolve.rule.clone(),
         };
         self.push_logged_item(meta, event);
         self.gates.retain(|card| card.gate != resolve.gate);

@@ -238,6 +238,7 @@ impl View {
         self.interrupts
             .retain(|interrupt| !interrupt.awaited.is_empty());
         self.drafts.remove(by);
+        self.forget_logged_votes(by);
         if meta.is_history {
             return;
         }
@@ -276,6 +277,7 @@ impl View {
         if !participant.may_vote() {
             self.remove_from_votes(&change.participant);
         } else if change.votes_void == Some(true) {
+            self.forget_logged_votes(&change.participant);
             for card in &mut self.gates {
                 card.votes.remove(&change.participant);
             }

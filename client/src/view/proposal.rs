@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pvp_protocol::payload::{
-    Approval, ClearedBy, GateOutcome, GateResolve, OutputStream, ResolutionCause, RunOutcome,
-    RunningCommand, ToolExecute, ToolResult,
+    AllowedBy, Approval, ClearedBy, GateOutcome, GateResolve, OutputStream, ResolutionCause,
+    RunOutcome, RunningCommand, ToolExecute, ToolResult,
 };
 use pvp_protocol::{
     Category, ExecutionLimits, ExtraFields, MessageId, ParticipantId, Risk, RunMode,
@@ -15,7 +15,9 @@ use serde_json::Value;
 
 use super::output::OutputView;
 use super::requested_action::RequestedAction;
+use super::shared::MAX_RULE_WORDS;
 use super::text::{truncate_line, truncate_optional_line};
+use super::version::{EarlierVersion, LoggedVersion, approvers};
 
 /// Maximum number of approvals kept for one decision.
 const MAX_APPROVALS: usize = 200;
@@ -83,6 +85,9 @@ pub struct ResolutionView {
     pub reason: Option<String>,
     /// What the rejecter suggests instead, if anything.
     pub suggestion: Option<String>,
+    /// The allow rule whose author's vote approved it, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<MessageId>,
 }
 
 impl ResolutionView {
@@ -95,6 +100,7 @@ impl ResolutionView {
             by: resolve.by.clone(),
             reason: truncate_optional_line(resolve.reason.as_ref()),
             suggestion: truncate_optional_line(resolve.suggestion.as_ref()),
+            rule: resolve.rule.clone(),
         }
     }
 }
@@ -105,6 +111,14 @@ fn bounded_approvals(given: &[Approval]) -> Vec<Approval> {
         ..approval.clone()
     };
     given.iter().take(MAX_APPROVALS).map(bounded).collect()
+}
+
+fn bounded_rule(allowed_by: &AllowedBy) -> AllowedBy {
+    let words = allowed_by.prefix.iter().take(MAX_RULE_WORDS);
+    AllowedBy {
+        participant: allowed_by.participant.clone(),
+        prefix: words.map(|word| truncate_line(word)).collect(),
+    }
 }
 
 /// A granted run. A welcome describes a running command only in part, so for a participant who
@@ -123,6 +137,9 @@ pub struct RunView {
     pub approvals: Vec<Approval>,
     /// The allow rule that cleared it, if one did.
     pub rule: Option<MessageId>,
+    /// What that rule allows and who made it, if the server said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_by: Option<AllowedBy>,
     /// The limits on time, output and other resources.
     pub limits: Option<ExecutionLimits>,
     /// The sandbox profile it runs under.
@@ -141,6 +158,7 @@ impl RunView {
             cleared_by: Some(grant.cleared_by),
             approvals: bounded_approvals(&grant.approvals),
             rule: grant.rule.clone(),
+            allowed_by: grant.allowed_by.as_ref().map(bounded_rule),
             limits: Some(grant.limits),
             profile: Some(grant.profile),
             driver: grant.driver.clone(),
@@ -155,6 +173,7 @@ impl RunView {
             cleared_by: None,
             approvals: Vec::new(),
             rule: None,
+            allowed_by: None,
             limits: None,
             profile: None,
             driver: None,
@@ -267,6 +286,12 @@ pub struct ProposalView {
     pub output: OutputView,
     /// The result; `None` until it has finished.
     pub finish: Option<RunResultView>,
+    /// The versions that edits have replaced, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<EarlierVersion>,
+    /// The command as of the last message folded.
+    #[serde(skip)]
+    pub(super) logged: LoggedVersion,
 }
 
 impl ProposalView {
@@ -288,6 +313,8 @@ impl ProposalView {
             cancel: None,
             output: OutputView::default(),
             finish: None,
+            earlier: Vec::new(),
+            logged: LoggedVersion::default(),
         }
     }
 
@@ -381,6 +408,16 @@ pub struct CommandHistoryEntry {
     pub cleared_by: Option<ClearedBy>,
     /// Who approved it.
     pub approvers: Vec<ParticipantId>,
+    /// The allow rule that cleared it, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_by: Option<AllowedBy>,
+    /// What was proposed, with invisible characters escaped, if an edit changed it; empty if the
+    /// proposal was not received.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proposed: Option<Arc<str>>,
+    /// Who edited it last; `None` if nobody did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edited_by: Option<ParticipantId>,
     /// Whether it succeeded; `None` if there is no result.
     pub success: Option<bool>,
     /// The exit code; `None` if there is no result or it did not exit by itself.
@@ -416,11 +453,13 @@ impl CommandHistoryEntry {
             rule: assessment.map(|assessment| assessment.rule.clone()),
             outcome: proposal.state,
             cleared_by: run.as_ref().and_then(|run| run.cleared_by),
-            approvers: approvals
-                .into_iter()
-                .flatten()
-                .map(|a| a.participant.clone())
-                .collect(),
+            approvers: approvals.map_or_else(Vec::new, |given| approvers(given)),
+            allowed_by: run.as_ref().and_then(|run| run.allowed_by.clone()),
+            proposed: proposal
+                .earlier
+                .first()
+                .map(|it| Arc::clone(&it.command.shown)),
+            edited_by: requested.edited_by.clone(),
             success: finish.map(|finish| finish.success),
             exit_code: finish.and_then(|finish| finish.exit_code),
             duration_ms: finish.map(|finish| finish.duration_ms),

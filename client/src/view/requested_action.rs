@@ -110,12 +110,11 @@ impl RequestedAction {
         assessment: Option<&Assessment>,
         purpose: &str,
     ) -> Self {
-        let category = assessment.map(|assessment| assessment.category);
         Self {
             proposer: Some(proposer.clone()),
             purpose: truncate_line(purpose),
             assessment: assessment.map(truncated_assessment),
-            prefix: suggested_prefix(action, category),
+            prefix: suggested_prefix(action, assessment),
             ..Self::from_action(action)
         }
     }
@@ -191,7 +190,7 @@ impl RequestedAction {
             proposer: self.proposer.clone(),
             purpose: self.purpose.clone(),
             assessment: Some(truncated_assessment(assessment)),
-            prefix: suggested_prefix(&action, Some(assessment.category)),
+            prefix: suggested_prefix(&action, Some(assessment)),
             edited_by: by.cloned(),
             ..Self::from_action(&action)
         };
@@ -400,9 +399,13 @@ fn truncated_assessment(assessment: &Assessment) -> Assessment {
 
 /// A prefix that an allow rule could use: a bare command name and the subcommands after it. Empty
 /// if no rule could ever cover the command, or if splitting it into words takes a shell.
-fn suggested_prefix(action: &Action, category: Option<Category>) -> Vec<String> {
-    let can_be_allowed =
-        category == Some(Category::Write) && action.env.is_empty() && action.mode != RunMode::Pty;
+fn suggested_prefix(action: &Action, assessment: Option<&Assessment>) -> Vec<String> {
+    let is_plain_write = |assessment: &Assessment| {
+        assessment.category == Category::Write && !assessment.runs_given_code
+    };
+    let can_be_allowed = assessment.is_some_and(is_plain_write)
+        && action.env.is_empty()
+        && action.mode != RunMode::Pty;
     let words: Vec<&str> = match &action.command {
         Command::Shell { line } if line.chars().all(is_unquoted_char) => line.split(' ').collect(),
         Command::Argv { command, args } => std::iter::once(command)
@@ -452,8 +455,16 @@ mod tests {
         Action::new(Command::Shell { line })
     }
 
+    fn assessed(category: &str) -> Assessment {
+        let assessment = json!({
+            "category": category, "risk": "low", "rule": "r", "reason": "", "profile": "none",
+            "digest": "00".repeat(32), "policy": ""
+        });
+        serde_json::from_value(assessment).unwrap()
+    }
+
     fn prefix(line: &str) -> String {
-        suggested_prefix(&shell(line), Some(Category::Write)).join(" ")
+        suggested_prefix(&shell(line), Some(&assessed("write"))).join(" ")
     }
 
     #[test]
@@ -484,8 +495,14 @@ mod tests {
         ] {
             assert_eq!(prefix(line), "", "{line}");
         }
-        assert!(suggested_prefix(&shell("make"), Some(Category::Destructive)).is_empty());
+        let destructive = assessed("destructive");
+        assert!(suggested_prefix(&shell("make"), Some(&destructive)).is_empty());
         assert!(suggested_prefix(&shell("make"), None).is_empty());
+        let interpreter = Assessment {
+            runs_given_code: true,
+            ..assessed("write")
+        };
+        assert!(suggested_prefix(&shell("sh x.sh"), Some(&interpreter)).is_empty());
     }
 
     #[test]

@@ -22,7 +22,7 @@ const MAX_CONTEXT_ITEMS: usize = 2000;
 const MAX_SHARED_ITEMS: usize = 200;
 
 /// Maximum number of words kept of an allow rule; the server accepts at most 32.
-const MAX_RULE_WORDS: usize = 32;
+pub(super) const MAX_RULE_WORDS: usize = 32;
 
 /// The context key under which the server publishes where commands run.
 const WORKING_DIRECTORY_KEY: &str = "session:working_directory";

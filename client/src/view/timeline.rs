@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::text::truncate;
+use super::version::CommandVersion;
 
 /// Maximum number of items kept; older ones can be read from the log.
 pub const MAX_ITEMS: usize = 2000;
@@ -128,48 +129,72 @@ pub enum TimelineEvent {
         finish_reason: Option<FinishReason>,
         usage: Option<UsageStats>,
     },
-    /// An agent proposed a command; look it up with `View::proposal`.
+    /// An agent proposed a command; `View::proposal` tells what became of it.
     Proposed {
         proposal: MessageId,
+        #[serde(flatten)]
+        command: CommandVersion,
     },
-    /// A person ran their own command; look it up with `View::proposal`.
+    /// A person ran their own command; `View::proposal` tells what became of it.
     Executed {
         proposal: MessageId,
+        #[serde(flatten)]
+        command: CommandVersion,
     },
     Approved {
         proposal: MessageId,
+        #[serde(flatten)]
+        command: CommandVersion,
         comment: Option<String>,
     },
     Rejected {
         proposal: MessageId,
+        #[serde(flatten)]
+        command: CommandVersion,
         reason: String,
         suggestion: Option<String>,
     },
     Edited {
         proposal: MessageId,
-        shown: String,
+        /// What the edit made of the command.
+        #[serde(flatten)]
+        command: CommandVersion,
+        /// What it was before.
+        before: CommandVersion,
+        /// Whose approvals the edit made void.
+        void_votes: Vec<ParticipantId>,
         reason: Option<String>,
     },
     DeadlinePassed {
         proposal: MessageId,
+        #[serde(flatten)]
+        command: CommandVersion,
         resolution: TimeoutResolution,
         received: u32,
         required: u32,
     },
     Resolved {
         proposal: MessageId,
+        #[serde(flatten)]
+        command: CommandVersion,
         outcome: GateOutcome,
         how: ResolutionCause,
         by: Option<ParticipantId>,
         reason: Option<String>,
+        /// The allow rule whose author's vote approved it, if one did.
+        rule: Option<MessageId>,
     },
     /// A command was tried in the sandbox, and needs approval after all.
     TrialDiscarded {
         proposal: MessageId,
+        #[serde(flatten)]
+        command: CommandVersion,
         why: String,
     },
     CancelAsked {
         proposal: MessageId,
+        #[serde(flatten)]
+        command: CommandVersion,
         reason: Option<String>,
     },
     Interrupted {

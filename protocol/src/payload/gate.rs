@@ -162,6 +162,9 @@ wire_structs! {
         /// What the rejector suggests doing instead.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub suggestion: Option<String>,
+        /// The allow rule that approved it, which counts as the vote of its author, `by`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub rule: Option<MessageId>,
     }
 
     /// `gate.amend`: edits the command; the votes given so far are void

@@ -174,3 +174,14 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 }
+
+impl OpenGate {
+    /// The handle of the proposal and of exactly the command that waits.
+    pub fn handle(&self) -> String {
+        let (proposal, digest) = (&self.request.action_ref, self.assessment.digest);
+        match self.amended_by {
+            Some(_) => proposal.edited_handle(digest),
+            None => proposal.handle(digest),
+        }
+    }
+}

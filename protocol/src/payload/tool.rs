@@ -142,6 +142,14 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 
+    /// The allow rule that a grant is based on.
+    pub struct AllowedBy {
+        /// Who made the rule.
+        pub participant: ParticipantId,
+        /// The words that the commands it allows begin with.
+        pub prefix: Vec<String>,
+    }
+
     /// The terms of a grant. Everyone sees them, but only the executor's copy has the nonce.
     pub struct GrantTerms {
         /// The grant's id.
@@ -167,6 +175,9 @@ wire_structs! {
         /// The allow rule that covers the action, if one does.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub rule: Option<MessageId>,
+        /// What that rule allows, and who made it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub allowed_by: Option<AllowedBy>,
         /// Who may type, in `pty` mode.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub driver: Option<ParticipantId>,

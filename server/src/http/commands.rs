@@ -1,19 +1,22 @@
 //! Routes for a session's commands: the history, newest first, and the output of one command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Json, Response};
-use pvp_protocol::api::{CommandPage, CommandRecord, CommandResult, CommandStatus};
-use pvp_protocol::payload::{GateOutcome, OutputPage, OutputRead, OutputStream};
+use pvp_protocol::api::{CommandPage, CommandRecord, CommandResult, CommandStatus, EarlierCommand};
+use pvp_protocol::payload::{
+    Approval, GateAmend, GateOutcome, OutputPage, OutputRead, OutputStream,
+};
 use pvp_protocol::{
-    Action, Envelope, ExtraFields, Refusal, Sender, ServerMessage, SessionId, Timestamp,
+    Action, Digest, Envelope, ExtraFields, MessageId, ParticipantId, Refusal, Sender,
+    ServerMessage, SessionId, Timestamp,
 };
 use pvp_session::{ProposalOutcome, ProposalRecord};
 
 use super::extractors::{AuthorizedSession, PathMessageId, StrictQuery, parameters};
-use super::{RefusalResponse, messages};
+use super::{RefusalResponse, messages, proposals};
 use crate::admission::Allowance;
 use crate::directory::{SessionDirectory, log_unreadable};
 use crate::output;
@@ -65,6 +68,7 @@ pub(super) async fn read_output(
     let access = directory
         .http_access(&session, login.map(|login| login.claims.participant))
         .await?;
+    let reference = proposals::whole_id(&directory, &session, reference).await?;
     if let Some(viewer) = &access.viewer {
         // It costs as much as the message that asks for the same on a connection.
         let allowance = Allowance {
@@ -156,10 +160,14 @@ async fn select_commands(
     query: &HistoryParameters,
 ) -> Result<CommandPage, Refusal> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+    let has_text = |record: &CommandRecord, text: &str| {
+        let mut earlier = record.earlier.iter();
+        record.command.contains(text) || earlier.any(|it| it.command.contains(text))
+    };
     let matches = |record: &CommandRecord| {
         let grep = query.grep.as_ref();
         query.status.is_none_or(|status| status == record.status)
-            && grep.is_none_or(|grep| record.command.contains(grep))
+            && grep.is_none_or(|grep| has_text(record, grep))
     };
     let mut commands = Vec::new();
     let mut scanned = 0;
@@ -183,12 +191,28 @@ async fn select_commands(
     })
 }
 
+/// What the log says about one command.
+pub(super) async fn read_record(
+    directory: &Arc<SessionDirectory>,
+    session: &SessionId,
+    proposal: &ProposalRecord,
+) -> Result<CommandRecord, Refusal> {
+    let seqs = seqs_of(proposal).collect();
+    let entries = messages::read_entries(directory, session, seqs).await?;
+    build_record(&entries, proposal).ok_or_else(log_unreadable)
+}
+
 /// The entries that say what there is to know about a command, in order.
 fn seqs_of(proposal: &ProposalRecord) -> impl Iterator<Item = u64> + use<> {
     let seqs = proposal.seqs;
     let end = proposal.closed.map(|(_, seq)| seq);
     let later = [seqs.amended, seqs.resolved, seqs.granted, end];
-    std::iter::once(seqs.proposed).chain(later.into_iter().flatten())
+    let mut all: BTreeSet<u64> = later.into_iter().flatten().collect();
+    // Who voted on a command that nobody edited is in its resolution and its grant.
+    if seqs.amended.is_some() {
+        all.extend(proposal.steps.seqs());
+    }
+    std::iter::once(seqs.proposed).chain(all)
 }
 
 /// What the log says about a command.
@@ -201,68 +225,163 @@ fn build_record(
     if !is_about(proposed, proposal) {
         return None;
     }
-    let (mut record, tool) = read_proposal(proposed.clone(), proposal)?;
+    let mut builder = RecordBuilder::new(proposed.clone(), proposal)?;
     let closed_by = proposal.closed.map(|(_, seq)| seq);
     for seq in seqs {
         let envelope = entries.get(&seq)?.clone();
         // The index says where to look; what happened is what the entry says.
-        let ended_otherwise =
-            Some(seq) == closed_by && closing_status(&envelope.message) != Some(record.status);
+        let ended_otherwise = Some(seq) == closed_by
+            && closing_status(&envelope.message) != Some(builder.record.status);
         if ended_otherwise || !is_about(&envelope, proposal) {
             return None;
         }
-        let (by, at) = (envelope.header.sender, envelope.at);
-        apply_entry(&mut record, &tool, by, at, envelope.message);
+        builder.apply(envelope);
     }
-    Some(record)
+    Some(builder.record)
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "only these two messages start a proposal"
-)]
-fn read_proposal(envelope: Envelope, proposal: &ProposalRecord) -> Option<(CommandRecord, String)> {
-    let (action, assessment, description, tool) = match envelope.message {
-        ServerMessage::ToolPropose(propose) => (
-            Action::from_arguments(&propose.tool_name, &propose.arguments).ok()?,
-            propose.assessment?,
-            propose.description,
-            propose.tool_name,
-        ),
-        ServerMessage::ShellExec(exec) => (
-            Action::from_shell_exec(&exec),
-            exec.assessment?,
-            "a person's own command".to_owned(),
-            "shell".to_owned(),
-        ),
-        _ => return None,
-    };
-    let Sender::Participant(proposer) = envelope.header.sender else {
-        return None;
-    };
-    let record = CommandRecord {
-        tool_proposal: proposal.id.clone(),
-        seq: proposal.seqs.proposed,
-        at: envelope.at,
-        proposer,
-        command: action.command.summary(),
-        cwd: action.cwd,
-        description,
-        category: assessment.category,
-        risk: assessment.risk,
-        rule: assessment.rule,
-        status: command_status(proposal),
-        edited_by: None,
-        resolution: None,
-        executor: None,
-        cleared_by: None,
-        approvals: Vec::new(),
-        result: None,
-    };
-    Some((record, tool))
+/// A record, and what it takes to read the entries that follow the proposal.
+struct RecordBuilder {
+    record: CommandRecord,
+    /// The tool that was proposed.
+    tool: String,
+    /// The digest of the command as it is so far.
+    digest: Digest,
+    /// The approvals of the command as it is so far.
+    approvals: Vec<Approval>,
 }
 
-fn command_status(proposal: &ProposalRecord) -> CommandStatus {
+impl RecordBuilder {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only these two messages start a proposal"
+    )]
+    fn new(envelope: Envelope, proposal: &ProposalRecord) -> Option<Self> {
+        let (action, assessment, description, tool) = match envelope.message {
+            ServerMessage::ToolPropose(propose) => (
+                Action::from_arguments(&propose.tool_name, &propose.arguments).ok()?,
+                propose.assessment?,
+                propose.description,
+                propose.tool_name,
+            ),
+            ServerMessage::ShellExec(exec) => (
+                Action::from_shell_exec(&exec),
+                exec.assessment?,
+                "a person's own command".to_owned(),
+                "shell".to_owned(),
+            ),
+            _ => return None,
+        };
+        let Sender::Participant(proposer) = envelope.header.sender else {
+            return None;
+        };
+        let record = CommandRecord {
+            tool_proposal: proposal.id.clone(),
+            short_id: proposal.id.short().to_owned(),
+            seq: proposal.seqs.proposed,
+            at: envelope.at,
+            proposer,
+            command: action.command.summary(),
+            earlier: Vec::new(),
+            cwd: action.cwd,
+            description,
+            category: assessment.category,
+            risk: assessment.risk,
+            rule: assessment.rule,
+            status: command_status(proposal),
+            edited_by: None,
+            resolution: None,
+            executor: None,
+            cleared_by: None,
+            allowed_by: None,
+            approvals: Vec::new(),
+            result: None,
+        };
+        Some(Self {
+            record,
+            tool,
+            digest: assessment.digest,
+            approvals: Vec::new(),
+        })
+    }
+
+    /// Adds what one later entry says about the command.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "other entries say nothing about a command"
+    )]
+    fn apply(&mut self, envelope: Envelope) {
+        let (by, at) = (envelope.header.sender, envelope.at);
+        let record = &mut self.record;
+        match envelope.message {
+            ServerMessage::GateApprove(vote) => self.add_vote(vote.approver, at, vote.comment),
+            ServerMessage::ToolApprove(vote) => self.add_vote(vote.approver, at, vote.comment),
+            ServerMessage::GateAmend(amend) => self.edit(by, at, amend),
+            ServerMessage::GateResolve(resolve) => {
+                record.approvals.clone_from(&resolve.approvals);
+                record.resolution = Some(resolve);
+            }
+            ServerMessage::ToolExecute(execute) => {
+                record.executor = Some(execute.grant.executor);
+                record.cleared_by = Some(execute.grant.cleared_by);
+                record.allowed_by = execute.grant.allowed_by;
+                record.approvals = execute.grant.approvals;
+            }
+            ServerMessage::ToolResult(result) => {
+                record.result = Some(CommandResult {
+                    at,
+                    success: result.success,
+                    exit_code: result.result.and_then(|body| body.exit_code),
+                    error: result.error,
+                    duration_ms: result.duration_ms,
+                    outcome: result.outcome,
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a vote, the last of each person.
+    fn add_vote(&mut self, participant: ParticipantId, at: Timestamp, comment: Option<String>) {
+        self.approvals.retain(|it| it.participant != participant);
+        self.approvals.push(Approval {
+            participant,
+            at,
+            comment,
+        });
+    }
+
+    /// Replaces the command by what an edit made of it.
+    fn edit(&mut self, by: Sender, edited_at: Timestamp, amend: GateAmend) {
+        let record = &mut self.record;
+        let (Ok(action), Some(assessment), Sender::Participant(edited_by)) = (
+            Action::from_arguments(&self.tool, &amend.arguments),
+            amend.assessment,
+            by,
+        ) else {
+            return;
+        };
+        let command = std::mem::replace(&mut record.command, action.command.summary());
+        record.earlier.push(EarlierCommand {
+            command,
+            category: record.category,
+            risk: record.risk,
+            digest: self.digest,
+            void_approvals: std::mem::take(&mut self.approvals),
+            edited_by: edited_by.clone(),
+            edited_at,
+            reason: amend.reason,
+        });
+        self.digest = assessment.digest;
+        record.cwd = action.cwd;
+        record.category = assessment.category;
+        record.risk = assessment.risk;
+        record.rule = assessment.rule;
+        record.edited_by = Some(edited_by);
+    }
+}
+
+pub(super) fn command_status(proposal: &ProposalRecord) -> CommandStatus {
     match proposal.closed {
         None if proposal.seqs.granted.is_some() => CommandStatus::Running,
         None => CommandStatus::Waiting,
@@ -280,13 +399,16 @@ fn command_status(proposal: &ProposalRecord) -> CommandStatus {
     reason = "no other entry is about a command"
 )]
 fn is_about(envelope: &Envelope, proposal: &ProposalRecord) -> bool {
+    let is_gate = |id: &MessageId| *id == proposal.id || Some(id) == proposal.gate.as_ref();
     match &envelope.message {
         ServerMessage::ToolPropose(_) | ServerMessage::ShellExec(_) => {
             envelope.header.id == proposal.id
         }
-        ServerMessage::GateAmend(amend) => {
-            amend.gate == proposal.id || Some(&amend.gate) == proposal.gate.as_ref()
-        }
+        ServerMessage::GateAmend(amend) => is_gate(&amend.gate),
+        ServerMessage::GateApprove(vote) => is_gate(&vote.gate),
+        ServerMessage::GateReject(vote) => is_gate(&vote.gate),
+        ServerMessage::ToolApprove(vote) => is_gate(&vote.tool_proposal),
+        ServerMessage::ToolReject(vote) => is_gate(&vote.tool_proposal),
         ServerMessage::GateResolve(resolve) => resolve.tool_proposal == proposal.id,
         ServerMessage::ToolExecute(execute) => execute.tool_proposal == proposal.id,
         ServerMessage::ToolResult(result) => result.tool_proposal == proposal.id,
@@ -310,56 +432,5 @@ fn closing_status(message: &ServerMessage) -> Option<CommandStatus> {
             GateOutcome::Cancelled => Some(CommandStatus::Cancelled),
         },
         _ => None,
-    }
-}
-
-/// Adds what one later entry says about the command.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "other entries say nothing about a command"
-)]
-fn apply_entry(
-    record: &mut CommandRecord,
-    tool: &str,
-    by: Sender,
-    at: Timestamp,
-    message: ServerMessage,
-) {
-    match message {
-        ServerMessage::GateAmend(amend) => {
-            if let (Ok(action), Some(assessment)) = (
-                Action::from_arguments(tool, &amend.arguments),
-                amend.assessment,
-            ) {
-                record.command = action.command.summary();
-                record.cwd = action.cwd;
-                record.category = assessment.category;
-                record.risk = assessment.risk;
-                record.rule = assessment.rule;
-            }
-            if let Sender::Participant(by) = by {
-                record.edited_by = Some(by);
-            }
-        }
-        ServerMessage::GateResolve(resolve) => {
-            record.approvals.clone_from(&resolve.approvals);
-            record.resolution = Some(resolve);
-        }
-        ServerMessage::ToolExecute(execute) => {
-            record.executor = Some(execute.grant.executor);
-            record.cleared_by = Some(execute.grant.cleared_by);
-            record.approvals = execute.grant.approvals;
-        }
-        ServerMessage::ToolResult(result) => {
-            record.result = Some(CommandResult {
-                at,
-                success: result.success,
-                exit_code: result.result.and_then(|body| body.exit_code),
-                error: result.error,
-                duration_ms: result.duration_ms,
-                outcome: result.outcome,
-            });
-        }
-        _ => {}
     }
 }

@@ -22,7 +22,7 @@ use super::extractors::{
 };
 use super::messages::read_entries;
 use super::send::HttpParticipant;
-use super::{RefusalResponse, clamp_wait};
+use super::{RefusalResponse, clamp_wait, commands, proposals};
 use crate::admission::{self, Principal};
 use crate::directory::{SessionDirectory, log_unreadable};
 use crate::token::{Login, TokenClaims};
@@ -104,6 +104,8 @@ pub(super) fn list_open_gates(session: &Session, me: Option<&TokenClaims>) -> Ve
         .zip(tallies)
         .map(|(open, (tally, not_counted, may_vote))| GateListItem {
             session: session.id().clone(),
+            short_id: open.request.action_ref.short().to_owned(),
+            handle: open.handle(),
             invited_by: inviters(session, &open),
             not_counted,
             open,
@@ -155,6 +157,7 @@ pub(super) async fn get(
     directory
         .http_access(&session, me.as_ref().map(|me| me.participant.clone()))
         .await?;
+    let gate = proposals::whole_id(&directory, &session, gate).await?;
     Ok(Json(gate_state(&directory, &session, gate, me).await?))
 }
 
@@ -172,10 +175,13 @@ async fn gate_state(
         let mut open = list_open_gates(session, me.as_ref()).into_iter();
         let open = open.find(|listed| listed.open.request.action_ref == proposal.id);
         // It may have been decided meanwhile.
-        let now = session.find_proposal(&proposal.id).unwrap_or(proposal);
-        (open, now.seqs)
+        (
+            open,
+            session.find_proposal(&proposal.id).unwrap_or(proposal),
+        )
     });
-    let (open, seqs) = open.await.ok_or_else(log_unreadable)?;
+    let (open, proposal) = open.await.ok_or_else(log_unreadable)?;
+    let seqs = proposal.seqs;
     let resolution = match seqs.resolved {
         Some(seq) => Some(read_resolution(directory, session, seq).await?),
         None => None,
@@ -199,13 +205,16 @@ async fn gate_state(
         }
         Some(_) | None => Vec::new(),
     };
+    let command = commands::read_record(directory, session, &proposal).await?;
     Ok(GateDetails {
         session: session.clone(),
+        short_id: tool_proposal.short().to_owned(),
         tool_proposal,
         status,
         open,
         file_contents,
         resolution,
+        command: Some(command),
     })
 }
 
@@ -251,6 +260,7 @@ pub(super) async fn vote(
 ) -> Result<Json<GateUpdateResponse>, RefusalResponse> {
     let me = Caller(login).require_login()?;
     let by = me.claims.participant.clone();
+    let gate = proposals::whole_id(&directory, &session, gate).await?;
     let message = vote_message(gate.clone(), by, &vote)?;
     submit_and_read_gate(&directory, &session, me, gate, vote.id, message).await
 }
@@ -298,6 +308,7 @@ pub(super) async fn amend(
     JsonBody(edit): JsonBody<EditRequest>,
 ) -> Result<Json<GateUpdateResponse>, RefusalResponse> {
     let me = Caller(login).require_login()?;
+    let gate = proposals::whole_id(&directory, &session, gate).await?;
     let message = ClientMessage::GateAmend(GateAmend {
         gate: gate.clone(),
         arguments: edit.arguments,

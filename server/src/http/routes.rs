@@ -6,7 +6,9 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, post};
 
 use super::extractors::{NoParameters, QueryParameter, QueryParameters};
-use super::{archives, commands, gates, invites, messages, openapi, send, sessions, transcript};
+use super::{
+    archives, commands, gates, invites, messages, openapi, proposals, send, sessions, transcript,
+};
 use crate::directory::SessionDirectory;
 
 /// Who may use a route.
@@ -127,6 +129,7 @@ const AMEND: &str = "/api/sessions/{session}/gates/{gate}/amend";
 const OUTPUT: &str = "/api/sessions/{session}/outputs/{ref}";
 const HISTORY: &str = "/api/sessions/{session}/history";
 const GATES: &str = "/api/gates";
+const PROPOSALS: &str = "/api/proposals";
 const ME: &str = "/api/me";
 const INVITES: &str = "/api/invites";
 const CODES: &str = "/api/codes";
@@ -150,6 +153,7 @@ const KNOWN_PATHS: &[&str] = &[
     OUTPUT,
     HISTORY,
     GATES,
+    PROPOSALS,
     ME,
     INVITES,
     CODES,
@@ -209,7 +213,7 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
         .with_body("client")
         .returns("SessionAck"),
         ApiRoute::get(SESSION_GATES, "Open gates of a session", get(gates::list_in_session)).returns("GateList"),
-        ApiRoute::get(GATE, "One gate, open or resolved, by its own id or its proposal's", get(gates::get))
+        ApiRoute::get(GATE, "One gate, open or resolved, by its own id, its proposal's or the short id", get(gates::get))
             .returns("GateDetails"),
         ApiRoute::post(VOTE, "Approve or reject", post(gates::vote)).with_body("VoteRequest").returns("GateUpdateResponse"),
         ApiRoute::post(AMEND, "Edit the command; votes are then cast again", post(gates::amend))
@@ -224,6 +228,9 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
         ApiRoute::get(GATES, "Open gates of every session that the token opens", get(gates::list_all))
             .with_query::<gates::WatchParameters>()
             .returns("GateList"),
+        ApiRoute::get(PROPOSALS, "Proposals that an id, or the end of one, names, in every session that the token opens", get(proposals::find))
+            .with_query::<proposals::FindParameters>()
+            .returns("NamedProposals"),
         ApiRoute {
             access: RouteAccess::TokenRequired,
             ..ApiRoute::get(ME, "Whose token this is", get(invites::whoami))

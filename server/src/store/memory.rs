@@ -381,6 +381,24 @@ impl Store for MemoryStore {
         })
     }
 
+    fn closed_proposals_named<'a>(
+        &'a self,
+        session: Option<&'a SessionId>,
+        text: &'a str,
+        limit: usize,
+    ) -> StoreResult<'a, Vec<(SessionId, ProposalRecord)>> {
+        self.ready(|state| {
+            let logs = state.logs.iter();
+            let wanted = logs.filter(|log| session.is_none_or(|session| *session == log.session));
+            wanted
+                .flat_map(|log| log.proposals.values().map(|it| (&log.session, it)))
+                .filter(|(_, proposal)| proposal.is_named_by(text))
+                .map(|(session, proposal)| (session.clone(), proposal.clone()))
+                .take(limit)
+                .collect()
+        })
+    }
+
     fn output_slice<'a>(
         &'a self,
         session: &'a SessionId,

@@ -196,6 +196,19 @@ impl Store for SqliteStore {
         self.query(move |inner| inner.readers.find_closed_proposal(&session, &name))
     }
 
+    fn closed_proposals_named<'a>(
+        &'a self,
+        session: Option<&'a SessionId>,
+        text: &'a str,
+        limit: usize,
+    ) -> StoreResult<'a, Vec<(SessionId, ProposalRecord)>> {
+        let (session, text) = (session.cloned(), text.to_owned());
+        self.query(move |inner| {
+            let readers = &inner.readers;
+            readers.closed_proposals_named(session.as_ref(), &text, limit)
+        })
+    }
+
     fn output_slice<'a>(
         &'a self,
         session: &'a SessionId,

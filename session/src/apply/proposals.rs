@@ -116,6 +116,8 @@ impl DecisionBuilder<'_> {
         if assessment.rule == OUTSIDE_RULE && self.accepts_read_roots(executor) {
             assessment.needed_read_roots = policy.needed_read_roots(action, &workspace);
         }
+        let words = pvp_policy::plain_words(action).unwrap_or_default();
+        assessment.runs_given_code = policy.runs_given_code(&words).is_some();
         assessment
     }
 
@@ -370,6 +372,10 @@ impl DecisionBuilder<'_> {
             expires_at: self
                 .at
                 .plus_seconds(self.decision_context.settings.grant_lifetime_seconds),
+            allowed_by: clearance
+                .rule
+                .as_ref()
+                .and_then(|rule| self.describe_rule(rule)),
         };
         let (execute, private) = Grant::from_clearance(clearance, &proposal, details).into_parts();
         self.append_system_to(

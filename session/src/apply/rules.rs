@@ -4,12 +4,15 @@
 use std::collections::BTreeSet;
 
 use pvp_policy::Workspace;
-use pvp_protocol::payload::{PolicyAllow, PolicyRevoke};
+use pvp_protocol::payload::{
+    AllowedBy, GateOutcome, GateResolve, PolicyAllow, PolicyRevoke, ResolutionCause,
+};
 use pvp_protocol::{
     Approvers, Category, MessageId, ParticipantId, QuorumRule, Refusal, RunMode, tally,
 };
 
 use super::{AnswerResult, DecisionBuilder};
+use crate::gate::{Clearance, Gate};
 use crate::input::SubmittedMessage;
 use crate::member::Member;
 use crate::proposal::Proposal;
@@ -59,7 +62,59 @@ impl DecisionBuilder<'_> {
             let problem = format!("writes need {quorum} here, so one person cannot allow them");
             return Err(Refusal::Unauthorized(problem));
         }
-        Ok(self.relay(by, submitted, allow))
+        let answer = self.relay(by, submitted, allow);
+        self.grant_newly_allowed(by, &submitted.id);
+        Ok(answer)
+    }
+
+    /// Grants what waits at a gate and a new rule covers. The rule is the vote of its author on those
+    /// gates and counts as one: where more votes are needed, the command still waits for them.
+    fn grant_newly_allowed(&mut self, by: &ParticipantId, rule: &MessageId) {
+        // Where a session asks for every tool of a kind, no rule answers.
+        let always_asks = !self.session.config.require_approval_for.is_empty();
+        if always_asks || self.session.paused_for().is_some() {
+            return;
+        }
+        let gates = self.session.open_gates().into_iter();
+        let clearances: Vec<_> = gates
+            .filter_map(|(proposal, gate)| self.clear_by_new_rule(by, rule, proposal, gate))
+            .collect();
+        for clearance in clearances {
+            let proposal = clearance.proposal.clone();
+            let (passed, quorum) = (GateOutcome::Approved, ResolutionCause::Quorum);
+            let resolve = GateResolve {
+                approvals: clearance.approvals.clone(),
+                rule: Some(rule.clone()),
+                ..self.build_resolution(&proposal, passed, quorum, Some(by))
+            };
+            self.append_system(resolve, Some(proposal));
+            self.append_grant(clearance);
+        }
+    }
+
+    /// A clearance, if the rule covers the proposal and its author's vote lets the gate pass.
+    fn clear_by_new_rule(
+        &self,
+        by: &ParticipantId,
+        rule: &MessageId,
+        proposal: &Proposal,
+        gate: &Gate,
+    ) -> Option<Clearance> {
+        let allowed = &self.session.allow_rules.get(rule)?.allowed;
+        let covered = self.allowable_command(proposal)?.is_covered_by(allowed);
+        // What the author's token does not let them approve, their rule does not approve either.
+        self.check_escalation(gate).ok()?;
+        self.check_voting_role(by, gate).ok()?;
+        if !covered || gate.is_due(self.at) {
+            return None;
+        }
+        let approvers = self.session.approvers(gate, &proposal.proposer);
+        let approvals = gate.approvals_with_rule_of(by, &approvers)?;
+        let clearance = Clearance::for_allow_rule(proposal, rule.clone())?;
+        Some(Clearance {
+            approvals,
+            ..clearance
+        })
     }
 
     fn check_commands(&self, allow: &PolicyAllow) -> Result<(), Refusal> {
@@ -96,30 +151,45 @@ impl DecisionBuilder<'_> {
     /// The rule, if any, that lets a proposal run. Its author must still be able to approve the
     /// proposal alone, because a rule is one vote given in advance and counts no more than one.
     pub(super) fn covering_rule(&self, proposal: &Proposal) -> Option<MessageId> {
-        let gated_always = proposal.action.mode == RunMode::Pty || !proposal.action.env.is_empty();
+        let command = self.allowable_command(proposal)?;
+        let quorum = self.quorum_for(&proposal.assessment);
+        self.session
+            .allow_rules
+            .iter()
+            .filter(|(_, rule)| rule.expires_at > self.at && command.is_covered_by(&rule.allowed))
+            .find(|(_, rule)| self.approval_would_pass(&rule.by, &quorum))
+            .map(|(id, _)| id.clone())
+    }
+
+    /// What an allow rule needs to know about a proposal; `None` if no rule ever covers it.
+    fn allowable_command<'p>(&self, proposal: &'p Proposal) -> Option<AllowableCommand<'p>> {
+        let action = &proposal.action;
+        let gated_always = action.mode == RunMode::Pty || !action.env.is_empty();
         if gated_always || proposal.assessment.category > Category::Write {
             return None;
         }
-        let words = pvp_policy::plain_words(&proposal.action)?;
+        let words = pvp_policy::plain_words(action)?;
         let policy = &self.decision_context.policy;
         if policy.runs_given_code(&words).is_some() {
             return None;
         }
-        let workspace = self.workspace_of(&proposal.executor);
-        let quorum = self.quorum_for(&proposal.assessment);
-        let covers = |allowed: &Allowed| match allowed {
-            Allowed::Commands { prefix, directory } => {
-                let cwd = proposal.action.cwd.as_deref();
-                words.starts_with(prefix) && holds_in(directory.as_deref(), &workspace, cwd)
-            }
-            Allowed::Reading { .. } => false,
-        };
-        self.session
-            .allow_rules
-            .iter()
-            .filter(|(_, rule)| rule.expires_at > self.at && covers(&rule.allowed))
-            .find(|(_, rule)| self.approval_would_pass(&rule.by, &quorum))
-            .map(|(id, _)| id.clone())
+        Some(AllowableCommand {
+            words,
+            workspace: self.workspace_of(&proposal.executor),
+            cwd: action.cwd.as_deref(),
+        })
+    }
+
+    /// What a rule allows and who made it, as the grants that are based on it say it.
+    pub(super) fn describe_rule(&self, rule: &MessageId) -> Option<AllowedBy> {
+        let rule = self.session.allow_rules.get(rule)?;
+        match &rule.allowed {
+            Allowed::Commands { prefix, .. } => Some(AllowedBy {
+                participant: rule.by.clone(),
+                prefix: prefix.clone(),
+            }),
+            Allowed::Reading { .. } => None,
+        }
     }
 
     /// The directories that may be read without a vote: those of the configuration, and those of
@@ -174,6 +244,25 @@ impl DecisionBuilder<'_> {
             ..Approvers::default()
         };
         tally(quorum, &approvers, &BTreeSet::from([by.clone()])).passed
+    }
+}
+
+/// A command that an allow rule may cover.
+struct AllowableCommand<'p> {
+    words: Vec<String>,
+    workspace: Workspace,
+    cwd: Option<&'p str>,
+}
+
+impl AllowableCommand<'_> {
+    fn is_covered_by(&self, allowed: &Allowed) -> bool {
+        match allowed {
+            Allowed::Commands { prefix, directory } => {
+                let holds = || holds_in(directory.as_deref(), &self.workspace, self.cwd);
+                self.words.starts_with(prefix) && holds()
+            }
+            Allowed::Reading { .. } => false,
+        }
     }
 }
 

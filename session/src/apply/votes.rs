@@ -10,7 +10,7 @@ use pvp_protocol::{
 };
 
 use super::proposals::proposal_id_of;
-use super::{AnswerResult, DecisionBuilder};
+use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::gate::Gate;
 use crate::input::SubmittedMessage;
 use crate::proposal::{Proposal, ProposalStage};
@@ -101,6 +101,9 @@ impl DecisionBuilder<'_> {
             let problem = format!("`comment` is at most {MAX_COMMENT_BYTES} bytes");
             return Err(Refusal::Malformed(problem));
         }
+        if let Some(seq) = self.earlier_approval(by, &ballot.gate) {
+            return Ok(Answer::Duplicate(seq));
+        }
         let answer = self.relay(by, submitted, ballot.message);
         self.grant_passed_gates();
         Ok(answer)
@@ -128,6 +131,14 @@ impl DecisionBuilder<'_> {
         Ok(answer)
     }
 
+    /// The sequence number of this voter's approval of the action that waits at the gate, if there
+    /// is one. Approving it again says nothing new.
+    fn earlier_approval(&self, by: &ParticipantId, gate: &MessageId) -> Option<u64> {
+        let (_, gate) = self.find_open_gate(gate).ok()?;
+        gate.approvals.get(by)?;
+        gate.approval_seqs.get(by).copied()
+    }
+
     /// The proposal that a ballot is for, if this voter may vote on it.
     fn check_may_vote(&self, by: &ParticipantId, ballot: &Ballot) -> Result<MessageId, Refusal> {
         let (proposal, gate) = self.find_open_gate(&ballot.gate)?;
@@ -151,7 +162,7 @@ impl DecisionBuilder<'_> {
     }
 
     /// Refuses everyone but admins after the first deadline.
-    fn check_escalation(&self, gate: &Gate) -> Result<(), Refusal> {
+    pub(super) fn check_escalation(&self, gate: &Gate) -> Result<(), Refusal> {
         if gate.escalated && !self.sender()?.has_role(Role::Admin) {
             let problem = "the deadline has passed and the gate went to the admins";
             return Err(Refusal::Unauthorized(problem.to_owned()));
@@ -160,7 +171,7 @@ impl DecisionBuilder<'_> {
     }
 
     /// Refuses a vote that would count for a role which the voter holds and their token does not.
-    fn check_voting_role(&self, by: &ParticipantId, gate: &Gate) -> Result<(), Refusal> {
+    pub(super) fn check_voting_role(&self, by: &ParticipantId, gate: &Gate) -> Result<(), Refusal> {
         let QuorumRule::Role { role, .. } = gate.request.quorum else {
             return Ok(());
         };
@@ -319,6 +330,7 @@ impl DecisionBuilder<'_> {
             by: by.cloned(),
             reason: None,
             suggestion: None,
+            rule: None,
         }
     }
 }

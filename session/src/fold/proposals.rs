@@ -11,7 +11,7 @@ use pvp_protocol::{Action, Assessment, Category, Command, MessageId, Participant
 use crate::gate::Gate;
 use crate::output_index::{IndexChange, OutputPosition};
 use crate::proposal::{
-    Execution, ExecutionKind, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs,
+    Execution, ExecutionKind, GateSteps, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs,
     ProposalStage,
 };
 use crate::state::Session;
@@ -27,6 +27,7 @@ pub(super) struct AmendableFields<'a> {
     action: &'a mut Action,
     assessment: &'a mut Assessment,
     seqs: &'a mut ProposalSeqs,
+    steps: &'a mut GateSteps,
 }
 
 impl Session {
@@ -84,6 +85,7 @@ impl Session {
                 proposed: self.head,
                 ..ProposalSeqs::default()
             },
+            steps: GateSteps::default(),
         };
         self.proposals.insert(id.clone(), proposal);
         match assessment.category {
@@ -103,6 +105,7 @@ impl Session {
             request: request.clone(),
             electorate: request.voters.iter().cloned().collect(),
             approvals: BTreeMap::new(),
+            approval_seqs: BTreeMap::new(),
             escalated: false,
             amended_by: None,
             opened_seq,
@@ -122,6 +125,7 @@ impl Session {
             action: &mut proposal.action,
             assessment: &mut proposal.assessment,
             seqs: &mut proposal.seqs,
+            steps: &mut proposal.steps,
         };
         match &mut proposal.stage {
             ProposalStage::Gated(gate) => Some((gate, amendable)),
@@ -136,9 +140,12 @@ impl Session {
         at: Timestamp,
         comment: Option<&String>,
     ) {
-        let Some((gate, ..)) = self.open_gate_mut(gate) else {
+        let head = self.head;
+        let Some((gate, amendable)) = self.open_gate_mut(gate) else {
             return;
         };
+        amendable.steps.push(head);
+        gate.approval_seqs.insert(approver.clone(), head);
         let participant = approver.clone();
         let approval = Approval {
             participant,
@@ -151,7 +158,9 @@ impl Session {
     /// Removes an earlier approval, because a person's last vote counts. The resolution that
     /// follows closes the gate.
     pub(super) fn fold_rejection(&mut self, gate: &MessageId, rejector: &ParticipantId) {
-        if let Some((gate, ..)) = self.open_gate_mut(gate) {
+        let head = self.head;
+        if let Some((gate, amendable)) = self.open_gate_mut(gate) {
+            amendable.steps.push(head);
             gate.approvals.remove(rejector);
         }
     }
@@ -177,6 +186,7 @@ impl Session {
         *amendable.action = amended;
         *amendable.assessment = assessment.clone();
         amendable.seqs.amended = Some(head);
+        amendable.steps.push(head);
         gate.approvals.clear();
         gate.amended_by = by.cloned();
         gate.escalated = false;

@@ -303,3 +303,97 @@ fn expired_rules_make_room_for_others() {
         2
     );
 }
+
+#[test]
+fn a_new_rule_grants_what_waits_as_the_vote_of_its_author() {
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "npm test --watch");
+    fixture.proposes("p2", "npm publish");
+    assert_lines(
+        fixture.sends_with_id("r1", "bob", "policy.allow", allow(&["npm", "test"], 60)),
+        &[
+            "12 bob policy.allow npm test until +60",
+            "13 system gate.resolve p1 approved by quorum by=bob rule=r1",
+            "14 system tool.execute p1 `npm test --watch` on bot cleared_by=allow_rule approved_by=[] profile=none 60000ms 5242880B until +60 rule=r1 | nonce for bot",
+            "= accepted 12",
+        ],
+    );
+    assert_eq!(fixture.session.open_gates().len(), 1);
+}
+
+#[test]
+fn a_new_rule_is_not_worth_two_votes() {
+    let mut fixture =
+        SessionFixture::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
+    fixture.proposes("p1", "make");
+    assert_refusal(
+        fixture.refused("bob", "policy.allow", allow(&["make"], 60)),
+        "Unauthorized: writes need 2 approvals here, so one person cannot allow them",
+    );
+    // The gate keeps the quorum that it opened with.
+    fixture.configures(json!({"default_gate_quorum": {"type": "any", "count": 1}}));
+    let lines = fixture.sends_with_id("r1", "bob", "policy.allow", allow(&["make"], 60));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let lines = fixture.approves("cat", "p1");
+    assert_eq!(lines.len(), 2, "one vote of two: {lines:?}");
+    let lines = fixture.sends_with_id("r2", "bob", "policy.allow", allow(&["make"], 60));
+    assert!(
+        lines[1].contains("gate.resolve p1 approved by quorum by=bob rule=r2 approvals=[cat]"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[2].contains("cleared_by=allow_rule approved_by=[cat]"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_new_rule_approves_nothing_that_its_author_may_not_approve() {
+    // Four eyes: whoever edited a command does not decide it.
+    let mut fixture = SessionFixture::team(json!({"four_eyes": true}));
+    fixture.proposes("p1", "make");
+    let amend = json!({
+        "gate": "p1", "arguments": {"full_command": "make all"}, "digest": fixture.digest("p1")
+    });
+    fixture.sends("bob", "gate.amend", amend);
+    let lines = fixture.sends("bob", "policy.allow", allow(&["make"], 60));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    // After the first deadline only admins decide.
+    let mut fixture = SessionFixture::team(json!({
+        "gate_timeout_seconds": 30, "on_gate_timeout": "escalate"
+    }));
+    fixture.proposes("p1", "make");
+    fixture.advances_and_ticks(30);
+    let lines = fixture.sends("bob", "policy.allow", allow(&["make"], 60));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    // Where the session asks for every tool of a kind, no rule answers.
+    let mut fixture = SessionFixture::team(json!({"require_approval_for": ["shell_execute"]}));
+    fixture.proposes("p1", "make");
+    let lines = fixture.sends("bob", "policy.allow", allow(&["make"], 60));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+#[test]
+fn a_new_rule_grants_nothing_that_no_rule_covers() {
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "rm -rf build");
+    fixture.proposes("p2", "rm a.txt && rm b.txt");
+    let mut environment = shell_proposal("bot", "rm c.txt");
+    environment["arguments"]["env"] = json!({"TARGET": "/evil"});
+    fixture.sends_with_id("p3", "bot", "tool.propose", environment);
+    let lines = fixture.sends("bob", "policy.allow", allow(&["rm"], 60));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+#[test]
+fn the_assessment_says_when_no_rule_ever_covers_a_program() {
+    let mut fixture = SessionFixture::team(json!({}));
+    for (name, line, expected) in [("p1", "sh build.sh", true), ("p2", "make all", false)] {
+        fixture.proposes(name, line);
+        let proposal = &fixture.session.open_proposals()[0];
+        assert_eq!(proposal.id.as_str(), name);
+        let gates = fixture.session.describe_open_gates();
+        let gate = gates.iter().find(|it| it.request.action_ref == proposal.id);
+        assert_eq!(gate.unwrap().assessment.runs_given_code, expected, "{line}");
+    }
+}

@@ -19,10 +19,7 @@ fn two_of_three_grant_exactly_one_run() {
         fixture.approves("bob", "p1"),
         &["10 bob gate.approve p1", "= accepted 10"],
     );
-    assert_lines(
-        fixture.approves("bob", "p1"),
-        &["11 bob gate.approve p1", "= accepted 11"],
-    );
+    assert_lines(fixture.approves("bob", "p1"), &["= duplicate 10"]);
     assert_lines(
         fixture.sends(
             "cat",
@@ -30,10 +27,10 @@ fn two_of_three_grant_exactly_one_run() {
             json!({"tool_proposal": "p1", "approver": "cat", "comment": "fine"}),
         ),
         &[
-            "12 cat tool.approve p1",
-            "13 system gate.resolve p1 approved by quorum approvals=[bob,cat]",
-            "14 system tool.execute p1 `make` on bot cleared_by=quorum approved_by=[bob,cat] profile=none 60000ms 5242880B until +60 | nonce for bot",
-            "= accepted 12",
+            "11 cat tool.approve p1",
+            "12 system gate.resolve p1 approved by quorum approvals=[bob,cat]",
+            "13 system tool.execute p1 `make` on bot cleared_by=quorum approved_by=[bob,cat] profile=none 60000ms 5242880B until +60 | nonce for bot",
+            "= accepted 11",
         ],
     );
     assert_refusal(
@@ -58,6 +55,60 @@ fn two_of_three_grant_exactly_one_run() {
         .filter(|entry| entry.grant_nonce.is_some())
         .count();
     assert_eq!(grants, 1);
+}
+
+#[test]
+fn approving_again_writes_nothing() {
+    let mut fixture = SessionFixture::team(any(2));
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
+    let digest = fixture.digest("p1");
+    for payload in [
+        json!({"gate": "p1", "approver": "bob"}),
+        json!({"gate": "p1", "approver": "bob", "digest": digest}),
+        json!({"gate": "p1", "approver": "bob", "comment": "once more"}),
+    ] {
+        assert_lines(
+            fixture.sends("bob", "gate.approve", payload),
+            &["= duplicate 10"],
+        );
+    }
+    let tool = json!({"tool_proposal": "p1", "approver": "bob"});
+    assert_lines(
+        fixture.sends("bob", "tool.approve", tool),
+        &["= duplicate 10"],
+    );
+    assert_eq!(fixture.log.len(), 10);
+}
+
+#[test]
+fn an_edit_asks_everyone_again() {
+    let mut fixture = SessionFixture::team(any(2));
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
+    let amend = edit(&fixture, "make all");
+    fixture.sends("cat", "gate.amend", amend);
+    let digest = fixture.digest("p1");
+    let vote = json!({"gate": "p1", "approver": "bob", "digest": digest});
+    assert_lines(
+        fixture.sends("bob", "gate.approve", vote.clone()),
+        &["12 bob gate.approve p1", "= accepted 12"],
+    );
+    assert_lines(
+        fixture.sends("bob", "gate.approve", vote),
+        &["= duplicate 12"],
+    );
+}
+
+#[test]
+fn a_vote_that_was_lost_can_be_given_again() {
+    let mut fixture = SessionFixture::team(any(2));
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
+    fixture.leaves("bob");
+    fixture.joins(announcement("bob", "human", &["approver"]));
+    let lines = fixture.approves("bob", "p1");
+    assert!(lines[0].contains("bob gate.approve p1"), "{lines:?}");
 }
 
 #[test]

@@ -4,56 +4,39 @@ use std::fmt::Write as _;
 
 use pvp_client::narrate;
 use pvp_client::view::escape_invisible;
-use pvp_protocol::api::{GateDetails, GateListItem, GateStatus};
+use pvp_protocol::api::{CommandRecord, GateDetails, GateListItem, GateStatus};
 use pvp_protocol::payload::GateResolve;
 use pvp_protocol::{Command, GateTimeoutAction, ParticipantId, Timestamp};
 
-use crate::cli::one_line;
-
-/// Characters of the id that a handle shows.
-const HANDLE_ID_CHARS: usize = 6;
-
-/// Characters of the digest that a handle shows.
-const HANDLE_DIGEST_CHARS: usize = 6;
+use crate::cli::{history, one_line};
 
 /// Characters of a command that a summary line shows.
 const MAX_COMMAND_CHARS: usize = 100;
-
-/// A short name that identifies the gate and the action shown: the end of the id, `@`, the
-/// beginning of the digest.
-pub(super) fn gate_handle(gate: &GateListItem) -> String {
-    let id = gate.open.gate.as_str();
-    let digest = gate.open.assessment.digest.to_string();
-    format!(
-        "{}@{}",
-        &id[id.len().saturating_sub(HANDLE_ID_CHARS)..],
-        &digest[..HANDLE_DIGEST_CHARS]
-    )
-}
 
 /// The command as it would run, on one line, with invisible characters escaped.
 pub(super) fn command_line(gate: &GateListItem) -> String {
     one_line(&gate.open.action.command.summary())
 }
 
-pub(super) fn summary_line(gate: &GateListItem, now: Timestamp) -> String {
-    let assessment = &gate.open.assessment;
-    let shown = command_line(gate);
-    let mut short: String = shown.chars().take(MAX_COMMAND_CHARS).collect();
-    if short.len() < shown.len() {
-        short.push('…');
-    }
-    format!(
-        "{}  {}  {:<11}  {}/{}  {:>6}  {}{}",
-        gate_handle(gate),
-        gate.session,
-        assessment.category.as_str(),
-        gate.received,
-        gate.required,
-        time_left(gate, now),
-        short,
-        added_variables(gate)
-    )
+/// One line for each gate, in columns.
+pub(super) fn summary_lines(gates: &[GateListItem], now: Timestamp) -> Vec<String> {
+    let longest = |column: fn(&GateListItem) -> usize| gates.iter().map(column).max().unwrap_or(0);
+    let handles = longest(|gate| gate.open.handle().len());
+    let sessions = longest(|gate| gate.session.as_str().len());
+    let line = |gate: &GateListItem| {
+        format!(
+            "{:<handles$}  {:<sessions$}  {:<11}  {}/{}  {:>7}  {}{}",
+            gate.open.handle(),
+            gate.session.as_str(),
+            gate.open.assessment.category.as_str(),
+            gate.received,
+            gate.required,
+            time_left(gate, now).unwrap_or_else(|| "-".to_owned()),
+            narrate::shorten(&command_line(gate), MAX_COMMAND_CHARS),
+            added_variables(gate)
+        )
+    };
+    gates.iter().map(line).collect()
 }
 
 /// The names of the variables that the command receives; empty if there are none.
@@ -70,10 +53,10 @@ fn added_variables(gate: &GateListItem) -> String {
 /// The contents of the files that the command binds, for `pvp show --files`.
 pub(super) fn file_contents(state: &GateDetails) -> String {
     let Some(gate) = &state.open else {
-        return "the gate is closed; `pvp audit show` has what was proposed".to_owned();
+        return "the gate is closed; see `pvp audit show` for the files".to_owned();
     };
     if gate.open.action.files.is_empty() {
-        return "the command binds no files".to_owned();
+        return "the command runs no files".to_owned();
     }
     let mut text = String::new();
     for file in &gate.open.action.files {
@@ -88,26 +71,25 @@ pub(super) fn file_contents(state: &GateDetails) -> String {
                     let _ = writeln!(text, "> {line}");
                 }
             }
-            None if file.sha256.is_none() => text += "  there must still be none at the start\n",
-            None => text += "  its content did not come with the proposal\n",
+            None if file.sha256.is_none() => {
+                text += "  the command does not start if this file exists by then\n";
+            }
+            None => text += "  the proposal does not include its content\n",
         }
     }
     text.trim_end().to_owned()
 }
 
-fn time_left(gate: &GateListItem, now: Timestamp) -> String {
-    match gate.open.request.deadline {
-        None => "no end".to_owned(),
-        Some(deadline) => {
-            let seconds = deadline.millis_since(now) / 1000;
-            format!("{}:{:02}", seconds / 60, seconds % 60)
-        }
-    }
+/// The time until the deadline, in minutes and seconds; `None` if there is no deadline.
+fn time_left(gate: &GateListItem, now: Timestamp) -> Option<String> {
+    let deadline = gate.open.request.deadline?;
+    Some(narrate::countdown(deadline.millis_since(now)))
 }
 
 /// The votes so far, as text.
 pub(super) fn tally_text(gate: &GateListItem) -> String {
-    let mut text = format!("{} of {}", gate.received, gate.required);
+    let needed = narrate::pluralize(u64::from(gate.required), "approval");
+    let mut text = format!("{} of {needed}", gate.received);
     let voted: Vec<_> = gate
         .open
         .approvals
@@ -133,7 +115,7 @@ pub(super) fn tally_text(gate: &GateListItem) -> String {
 /// How a gate closed, as text.
 pub(super) fn resolution_text(state: &GateDetails) -> String {
     let Some(resolve) = &state.resolution else {
-        return "it waits".to_owned();
+        return "waiting".to_owned();
     };
     let status = match state.status {
         GateStatus::Open => "open",
@@ -145,7 +127,8 @@ pub(super) fn resolution_text(state: &GateDetails) -> String {
     let mut text = status.to_owned();
     let who = deciders(resolve);
     if !who.is_empty() {
-        let _ = write!(text, " by {}", who.join(", "));
+        let rule = resolve.rule.as_ref().map_or("", |_| "an allow rule of ");
+        let _ = write!(text, " by {rule}{}", who.join(", "));
     }
     if let Some(reason) = &resolve.reason {
         let _ = write!(text, ": {}", one_line(reason));
@@ -164,64 +147,113 @@ fn deciders(resolve: &GateResolve) -> Vec<&str> {
     }
 }
 
+/// A row of a card: its label and its text.
+type Row = (&'static str, String);
+
 /// Everything that a voter should see, the most important first.
 pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> String {
     let Some(gate) = &state.open else {
-        return format!("{}\n{}", state.tool_proposal, resolution_text(state));
+        return closed_card(state);
     };
-    let (open, assessment) = (&gate.open, &gate.open.assessment);
-    let mut rows: Vec<(&str, String)> = Vec::new();
-    rows.push(("gate", format!("{}  ({})", gate_handle(gate), open.gate)));
-    rows.push((
-        "verdict",
-        format!(
-            "{}, {} risk: {} [{}]",
-            assessment.category,
-            assessment.risk,
-            one_line(&assessment.reason),
-            assessment.rule
-        ),
-    ));
+    let open = &gate.open;
+    let mut rows: Vec<Row> = Vec::new();
+    rows.push(("handle", open.handle()));
+    add_verdict(&mut rows, gate);
+    rows.push(("session", gate.session.to_string()));
+    rows.push(("agent", open.proposer.to_string()));
+    rows.push(("purpose", one_line(&open.description)));
+    add_edits(&mut rows, state.command.as_ref());
+    add_execution(&mut rows, gate);
+    rows.push(("needs", open.request.quorum.to_string()));
+    rows.push(("votes", tally_text(gate)));
+    rows.push(("deadline", deadline_text(gate, now)));
+    rows.push(("you", eligibility_text(gate).to_owned()));
+    rows.push(("id", open.request.action_ref.to_string()));
+    rows.push(("gate", open.gate.to_string()));
+    format_card(&open.action.command.summary(), rows)
+}
+
+fn add_verdict(rows: &mut Vec<Row>, gate: &GateListItem) {
+    let assessment = &gate.open.assessment;
+    let verdict = format!(
+        "{}, {} risk: {} [{}]",
+        assessment.category,
+        assessment.risk,
+        one_line(&assessment.reason),
+        assessment.rule
+    );
+    rows.push(("verdict", verdict));
     rows.extend(assessment.notes.iter().map(|note| ("note", one_line(note))));
     rows.extend(assessment.parts.iter().map(|part| {
         let category = part.category.as_str();
         let text = format!("{category:<11} {}  ({})", part.text, part.reason);
         ("part", one_line(&text))
     }));
-    rows.push(("session", gate.session.to_string()));
-    rows.push(("agent", open.proposer.to_string()));
-    rows.push(("purpose", one_line(&open.description)));
-    if let Some(cwd) = &open.action.cwd {
+}
+
+/// What the command was before it was edited, and the votes that the edits made void.
+fn add_edits(rows: &mut Vec<Row>, record: Option<&CommandRecord>) {
+    for earlier in record.iter().flat_map(|record| &record.earlier) {
+        rows.push(("edited", history::edit_text(earlier)));
+    }
+}
+
+fn add_execution(rows: &mut Vec<Row>, gate: &GateListItem) {
+    let action = &gate.open.action;
+    if let Some(cwd) = &action.cwd {
         rows.push(("cwd", one_line(cwd)));
     }
-    rows.extend(
-        open.action
-            .env
-            .iter()
-            .map(|(key, value)| ("env", one_line(&format!("{key}={value}")))),
-    );
-    rows.extend(open.action.secrets.iter().map(|name| {
-        (
-            "secret",
-            format!("{} (the value is not shown)", one_line(name)),
-        )
+    let env = action.env.iter();
+    rows.extend(env.map(|(key, value)| ("env", one_line(&format!("{key}={value}")))));
+    let secrets = action.secrets.iter();
+    rows.extend(secrets.map(|name| {
+        let text = format!("{} (the value is not shown)", one_line(name));
+        ("secret", text)
     }));
-    rows.extend(
-        open.action
-            .files
-            .iter()
-            .map(|file| ("file", one_line(&narrate::bound_file(file)))),
-    );
-    if let Command::Argv { .. } = open.action.command {
-        rows.push(("form", "words, without a shell".to_owned()));
+    let files = action.files.iter();
+    rows.extend(files.map(|file| ("file", one_line(&narrate::bound_file(file)))));
+    if let Command::Argv { .. } = action.command {
+        rows.push(("form", "words, run without a shell".to_owned()));
     }
-    rows.push(("needs", open.request.quorum.to_string()));
-    rows.push(("votes", tally_text(gate)));
-    rows.push(("deadline", deadline_text(gate, now)));
-    rows.push(("you", eligibility_text(gate).to_owned()));
-    // Further lines of the command are marked, so that none can pass for a row of the card.
-    let summary = escape_invisible(&open.action.command.summary());
-    let mut text = format!("{}\n", summary.replace('\n', "\n> "));
+}
+
+/// A gate that is closed: the command, who decided it and how, and what it was before edits.
+fn closed_card(state: &GateDetails) -> String {
+    match &state.command {
+        Some(record) => command_card(record),
+        None => format!("{}\n{}", state.tool_proposal, resolution_text(state)),
+    }
+}
+
+/// A command that is not waiting, with what is known about it.
+pub(super) fn command_card(record: &CommandRecord) -> String {
+    let mut rows: Vec<Row> = Vec::new();
+    let verdict = format!(
+        "{}, {} risk [{}]",
+        record.category, record.risk, record.rule
+    );
+    rows.push(("status", history::outcome_text(record)));
+    rows.push(("verdict", verdict));
+    rows.push(("agent", record.proposer.to_string()));
+    rows.push(("purpose", one_line(&record.description)));
+    add_edits(&mut rows, Some(record));
+    if let Some(decision) = history::decision_text(record) {
+        rows.push(("decided", decision));
+    }
+    if let Some(cwd) = &record.cwd {
+        rows.push(("cwd", one_line(cwd)));
+    }
+    if let Some(executor) = &record.executor {
+        rows.push(("ran on", executor.to_string()));
+    }
+    rows.push(("proposed", record.at.to_string()));
+    rows.push(("id", record.tool_proposal.to_string()));
+    format_card(&record.command, rows)
+}
+
+/// Further lines of the command are marked, so that none can pass for a row of the card.
+fn format_card(command: &str, rows: Vec<Row>) -> String {
+    let mut text = format!("{}\n", escape_invisible(command).replace('\n', "\n> "));
     for (name, value) in rows {
         let _ = write!(text, "\n{name:<9} {value}");
     }
@@ -229,9 +261,9 @@ pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> String {
 }
 
 fn deadline_text(gate: &GateListItem, now: Timestamp) -> String {
-    if gate.open.request.deadline.is_none() {
-        return "none: it waits for ever".to_owned();
-    }
+    let Some(left) = time_left(gate, now) else {
+        return "none".to_owned();
+    };
     let request = &gate.open.request;
     let then = match request
         .on_timeout
@@ -239,15 +271,15 @@ fn deadline_text(gate: &GateListItem, now: Timestamp) -> String {
     {
         GateTimeoutAction::Reject => "then it is rejected",
         GateTimeoutAction::Escalate => "then the admins decide",
-        GateTimeoutAction::AutoApprove => "then the clock approves it",
+        GateTimeoutAction::AutoApprove => "then it is approved automatically",
     };
-    format!("{} left, {then}", time_left(gate, now))
+    format!("in {left}, {then}")
 }
 
 fn eligibility_text(gate: &GateListItem) -> &'static str {
     if gate.may_vote {
-        "may vote on it"
+        "you may vote"
     } else {
-        "may not vote on it"
+        "you may not vote"
     }
 }

@@ -150,7 +150,10 @@ impl App {
             return self.effects.push(super::AppEffect::Quit);
         }
         self.quit_requested = true;
-        self.show_notice(NoticeLevel::Info, "once more to quit; the session goes on");
+        self.show_notice(
+            NoticeLevel::Info,
+            "press again to quit; the session keeps running",
+        );
     }
 
     fn submit(&mut self) {
@@ -186,14 +189,14 @@ impl App {
     /// Sends a command of the user's own; false if it could not be sent.
     fn send_shell_command(&mut self, line: &str, send_result: bool) -> bool {
         if line.is_empty() {
-            self.show_notice(NoticeLevel::Error, "bang command is empty");
+            self.show_notice(NoticeLevel::Error, "type a command after `!`");
             return false;
         }
         let supported = self.view.extensions.as_ref();
         if supported.is_some_and(|extensions| !extensions.supports_shell_exec) {
             self.show_notice(
                 NoticeLevel::Error,
-                "this server does not run people's own commands",
+                "this session does not run people's own commands",
             );
             return false;
         }
@@ -227,7 +230,7 @@ impl App {
             }
         };
         let Some(me) = self.view.me.as_ref().map(|me| me.participant.clone()) else {
-            self.show_notice(NoticeLevel::Error, "not in the session yet");
+            self.show_notice(NoticeLevel::Error, "not connected to the session yet");
             return false;
         };
         let content = self
@@ -267,11 +270,13 @@ impl App {
             return Ok(target.clone());
         }
         match agents.as_slice() {
-            [] => Err("no agent is here to be asked".to_owned()),
+            [] => Err("there is no agent in this session".to_owned()),
             [agent] => Ok(agent.clone()),
             _ => {
                 let names = self.agent_mentions();
-                Err(format!("say which agent before the text: {names}"))
+                Err(format!(
+                    "choose an agent by starting with its name: {names}"
+                ))
             }
         }
     }
@@ -283,8 +288,8 @@ impl App {
             agents.find(|agent| agent.id.as_str() == name || mention_name(&agent.name) == name);
         let found = found.map(|agent| agent.id.clone());
         found.ok_or_else(|| match self.agent_mentions().as_str() {
-            "" => "no agent is here".to_owned(),
-            names => format!("no agent `{name}` is here; there is {names}"),
+            "" => "there is no agent in this session".to_owned(),
+            names => format!("there is no agent `{name}`; choose from {names}"),
         })
     }
 
@@ -297,7 +302,7 @@ impl App {
 
     pub(super) fn open_interrupt_dialog(&mut self) {
         if !self.view.may_interrupt() {
-            return self.show_notice(NoticeLevel::Error, "your roles do not interrupt");
+            return self.show_notice(NoticeLevel::Error, "your roles do not include interrupting");
         }
         self.dialog = Some(Dialog::interrupt());
     }

@@ -45,7 +45,7 @@ impl App {
                 command: line,
                 ..
             } => self.send_amendment(&gate_version, line.text()),
-            Dialog::Allow { prefix: words } => self.send_allow_rule(words.text()),
+            Dialog::Allow { prefix: words, .. } => self.send_allow_rule(words.text()),
             Dialog::AllowReading { directories } => self.send_read_roots(directories.text()),
             Dialog::Interrupt { urgency, message } => {
                 self.send_interrupt(None, urgency, message.text().trim());
@@ -61,7 +61,7 @@ impl App {
     fn ensure_gate_open(&self, gate: &MessageId) -> Result<(), String> {
         match self.view.card(gate) {
             Some(_) => Ok(()),
-            None => Err("it was decided meanwhile; esc leaves".to_owned()),
+            None => Err("this one was decided in the meantime; esc closes this".to_owned()),
         }
     }
 
@@ -71,7 +71,7 @@ impl App {
         reason: &str,
     ) -> Result<(), String> {
         if reason.is_empty() {
-            return Err("say why not; the agent reads the reason".to_owned());
+            return Err("give a reason; the agent reads it".to_owned());
         }
         self.ensure_gate_open(&gate_version.gate)?;
         let Some(rejector) = self.my_id() else {
@@ -80,10 +80,10 @@ impl App {
         let gate = gate_version.gate.clone();
         self.card_state
             .pending_votes
-            .insert(gate.clone(), "your rejection is under way");
+            .insert(gate.clone(), "sending your rejection");
         let request = PendingRequest::Vote {
             gate: gate.clone(),
-            success_notice: "you rejected it",
+            success_notice: "rejected",
         };
         let message = GateReject {
             gate,
@@ -107,10 +107,10 @@ impl App {
         self.ensure_gate_open(&gate_version.gate)?;
         let card = self.view.card(&gate_version.gate);
         let Some(arguments) = card.and_then(|card| card.requested.amend_arguments(line)) else {
-            return Err("this cannot be edited".to_owned());
+            return Err("only shell commands can be edited".to_owned());
         };
         let request = PendingRequest::WithNotice {
-            success_notice: "edited; everyone votes on what it says now",
+            success_notice: "edited; everyone votes again",
         };
         let message = GateAmend {
             gate: gate_version.gate.clone(),
@@ -136,7 +136,7 @@ impl App {
             seconds,
         } = parse_allow_rule(text)?;
         let request = PendingRequest::WithNotice {
-            success_notice: "allowed for this session",
+            success_notice: "allowed; /rules lists the allow rules",
         };
         let message = PolicyAllow {
             prefix,
@@ -154,14 +154,14 @@ impl App {
     pub(super) fn send_read_roots(&mut self, text: &str) -> Result<(), String> {
         let (directories, seconds) = parse_life(text)?;
         if directories.is_empty() {
-            return Err("say which directory may be read, such as /data/sets".to_owned());
+            return Err("name the directory to allow, such as /data/sets".to_owned());
         }
         if let Some(relative) = directories.iter().find(|it| !it.starts_with('/')) {
             return Err(format!("`{relative}` is not an absolute path"));
         }
         for directory in directories {
             let request = PendingRequest::WithNotice {
-                success_notice: "reading there is allowed for this session",
+                success_notice: "reading there is allowed",
             };
             let message = PolicyAllow {
                 prefix: Vec::new(),
@@ -195,7 +195,7 @@ fn parse_life(text: &str) -> Result<(Vec<&str>, u64), String> {
     let mut seconds = DEFAULT_ALLOW_SECONDS;
     if let [.., "for", time] = words.as_slice() {
         seconds = parse_duration_seconds(time)
-            .ok_or_else(|| format!("`{time}` is no time; write 30m, 2h or 1d"))?;
+            .ok_or_else(|| format!("`{time}` is not a duration; use 30m, 2h or 1d"))?;
         words.truncate(words.len() - 2);
     }
     Ok((words, seconds))
@@ -220,7 +220,7 @@ fn parse_allow_rule(text: &str) -> Result<RequestedRule, String> {
         .find(|word| word.contains(is_shell_metacharacter))
     {
         return Err(format!(
-            "`{word}` would act in a shell; a prefix is plain words"
+            "`{word}` has characters that a shell interprets; use plain words"
         ));
     }
     Ok(RequestedRule {

@@ -5,7 +5,7 @@
 use pvp_client::narrate;
 use std::collections::BTreeMap;
 
-use pvp_client::view::{ClosedGateCard, GateCard, VoteEligibility};
+use pvp_client::view::{ClosedGateCard, GateCard, PrefixOffer, VoteEligibility};
 use pvp_protocol::payload::GateApprove;
 use pvp_protocol::{Digest, ExtraFields, MessageId, ParticipantId};
 
@@ -90,7 +90,7 @@ impl App {
                 self.select_card(gate);
                 self.focus = Focus::Card;
             }
-            None => self.show_notice(NoticeLevel::Info, "nothing waits for a decision"),
+            None => self.show_notice(NoticeLevel::Info, "no command is waiting for a decision"),
         }
     }
 
@@ -145,7 +145,7 @@ impl App {
         if gates.is_empty() {
             self.card_state.selected_gate = None;
             self.focus = Focus::Composer;
-            return self.show_notice(NoticeLevel::Info, "nothing waits for a decision");
+            return self.show_notice(NoticeLevel::Info, "no command is waiting for a decision");
         }
         let current = self.current_gate();
         let index = gates.iter().position(|gate| Some(gate) == current.as_ref());
@@ -178,7 +178,7 @@ impl App {
         let card = match self.current_card() {
             Some(CurrentCard::Open(card)) => card.clone(),
             Some(CurrentCard::Closed(_)) => {
-                self.show_notice(NoticeLevel::Error, "it is decided already");
+                self.show_notice(NoticeLevel::Error, "this one is already decided");
                 return None;
             }
             None => return None,
@@ -207,15 +207,16 @@ impl App {
         if !card.standing.may_vote() {
             return self.show_notice(NoticeLevel::Error, card.standing.description());
         }
-        if self.card_state.pending_votes.contains_key(&card.gate)
-            || card.standing == VoteEligibility::Approved
-        {
-            return self.show_notice(NoticeLevel::Info, "you have voted already");
+        if card.standing == VoteEligibility::Approved {
+            return self.show_notice(NoticeLevel::Info, "you had approved this already");
+        }
+        if let Some(pending) = self.card_state.pending_votes.get(&card.gate) {
+            return self.show_notice(NoticeLevel::Info, *pending);
         }
         if self.card_state.fully_seen.get(&card.gate) != Some(&card.digest) {
             return self.show_notice(
                 NoticeLevel::Error,
-                "read the command to its end first (space)",
+                "scroll to the end of the command first (space)",
             );
         }
         self.send_approval(&card.gate, card.digest);
@@ -223,10 +224,10 @@ impl App {
 
     pub(crate) fn send_approval(&mut self, gate: &MessageId, digest: Digest) {
         let Some(approver) = self.my_id() else { return };
-        let success_notice = "your approval counts";
+        let success_notice = "approved";
         self.card_state
             .pending_votes
-            .insert(gate.clone(), "your approval is under way");
+            .insert(gate.clone(), "sending your approval");
         let request = PendingRequest::Vote {
             gate: gate.clone(),
             success_notice,
@@ -265,13 +266,10 @@ impl App {
             return;
         };
         if card.requested.amend_arguments("").is_none() {
-            return self.show_notice(
-                NoticeLevel::Error,
-                "this is not a command line that can be edited",
-            );
+            return self.show_notice(NoticeLevel::Error, "only shell commands can be edited");
         }
         if card.requested.cut_bytes > 0 {
-            return self.show_notice(NoticeLevel::Error, "it is too long to be edited here");
+            return self.show_notice(NoticeLevel::Error, "this command is too long to edit here");
         }
         let gate_version = GateVersion {
             gate: card.gate.clone(),
@@ -285,17 +283,27 @@ impl App {
             return;
         };
         if !self.view.may_approve() {
-            return self.show_notice(NoticeLevel::Error, "your roles do not approve");
+            return self.show_notice(NoticeLevel::Error, "your roles do not include approving");
         }
-        if card.requested.prefix.is_empty() {
-            return self.show_notice(
-                NoticeLevel::Error,
-                "no prefix could allow a command like this one",
-            );
-        }
+        let effect = match card.allow_prefix {
+            PrefixOffer::NotPossible if card.requested.prefix.is_empty() => {
+                let why = "an allow rule cannot cover this command";
+                return self.show_notice(NoticeLevel::Error, why);
+            }
+            PrefixOffer::NotPossible => {
+                let why = "one person cannot make an allow rule in this session";
+                return self.show_notice(NoticeLevel::Error, why);
+            }
+            PrefixOffer::AlsoApproves => "this one runs at once".to_owned(),
+            PrefixOffer::LaterOnly => {
+                let missing = u64::from(card.missing_approvals());
+                let missing = narrate::pluralize(missing, "approval");
+                format!("this one still needs {missing}")
+            }
+        };
         let requested = &card.requested;
         let prefix = requested.prefix.join(" ");
-        self.dialog = Some(Dialog::allow(&prefix, requested.cwd.as_deref()));
+        self.dialog = Some(Dialog::allow(&prefix, requested.cwd.as_deref(), effect));
     }
 
     fn open_allow_reading_dialog(&mut self) {
@@ -303,13 +311,13 @@ impl App {
             return;
         };
         if !self.view.may_approve() {
-            return self.show_notice(NoticeLevel::Error, "your roles do not approve");
+            return self.show_notice(NoticeLevel::Error, "your roles do not include approving");
         }
         let roots = card.requested.needed_read_roots();
         if roots.is_empty() {
             return self.show_notice(
                 NoticeLevel::Error,
-                "this one is not asked about only because of the directory it reads",
+                "allowing a directory would not let this command run",
             );
         }
         self.dialog = Some(Dialog::allow_reading(roots));
@@ -318,7 +326,7 @@ impl App {
     /// Opens the list of everything that waits for the user's vote, to approve it together.
     fn open_preflight(&mut self) {
         if self.view.awaiting_my_vote().next().is_none() {
-            return self.show_notice(NoticeLevel::Info, "nothing waits for your vote");
+            return self.show_notice(NoticeLevel::Info, "no command is waiting for your vote");
         }
         // The list has more rows than the stream had; `main_rows` counts them once it is shown.
         self.show_main(MainContent::Preflight(Preflight::default()));
@@ -372,9 +380,15 @@ impl App {
         let marked = preflight.items.iter().filter(|choice| choice.marked);
         let seen: Vec<_> = marked.map(|choice| choice.fully_shown).collect();
         if seen.is_empty() {
-            self.show_notice(NoticeLevel::Error, "nothing is marked; esc leaves");
+            self.show_notice(
+                NoticeLevel::Error,
+                "nothing is selected; esc closes the list",
+            );
         } else if seen.contains(&false) {
-            self.show_notice(NoticeLevel::Error, "read the list to its end first (down)");
+            self.show_notice(
+                NoticeLevel::Error,
+                "scroll to the end of the list first (down)",
+            );
         } else {
             self.approve_marked();
         }
@@ -401,7 +415,7 @@ impl App {
             narrate::pluralize(unchanged.len() as u64, "command")
         );
         if !changed.is_empty() {
-            text += &format!("; {} changed or decided meanwhile", changed.len());
+            text += &format!("; {} changed or closed in the meantime", changed.len());
         }
         self.show_notice(NoticeLevel::Success, text);
     }

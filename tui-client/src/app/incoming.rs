@@ -30,7 +30,7 @@ impl App {
         let was_disconnected = matches!(self.connection, ConnectionState::Reconnecting { .. });
         self.connection = ConnectionState::Connected;
         if was_disconnected {
-            self.show_notice(NoticeLevel::Success, "connected again");
+            self.show_notice(NoticeLevel::Success, "reconnected");
         }
     }
 
@@ -89,7 +89,7 @@ impl App {
         {
             self.show_notice(
                 NoticeLevel::Info,
-                "an interactive command takes your keys; /open shows its screen",
+                "an interactive command is waiting for your input; /open shows it",
             );
         }
     }
@@ -174,7 +174,7 @@ impl App {
             }
             (PendingRequest::Vote { gate, .. }, Err(why)) => {
                 self.card_state.pending_votes.remove(&gate);
-                self.show_notice(NoticeLevel::Error, format!("not counted: {why}"));
+                self.show_notice(NoticeLevel::Error, format!("your vote was refused: {why}"));
             }
             (PendingRequest::Prompt { text }, Err(why)) => {
                 self.shell_results
@@ -204,7 +204,7 @@ impl App {
         if self.shell_runs.len() > MAX_SHELL_RUNS {
             self.shell_runs.remove(0);
         }
-        self.show_notice(NoticeLevel::Info, "bang exec started");
+        self.show_notice(NoticeLevel::Info, "your command is running");
         self.collect_shell_results();
     }
 
@@ -227,7 +227,7 @@ impl App {
     fn collect_shell_result(&mut self, run: &ShellRun) {
         let proposal = self.view.proposal(&run.proposal);
         let Some(result) = proposal.and_then(ShellResult::from_proposal) else {
-            return self.show_notice(NoticeLevel::Error, "bang exec did not run");
+            return self.show_notice(NoticeLevel::Error, "your command did not run");
         };
         let level = if result.exit_code == Some(0) {
             NoticeLevel::Success
@@ -237,12 +237,12 @@ impl App {
         let code = result
             .exit_code
             .map_or("none".to_owned(), |code| code.to_string());
-        self.show_notice(level, format!("bang exec done (exit {code})"));
+        self.show_notice(level, format!("your command finished (exit {code})"));
         if let Some(lost) = self.shell_results.push(result) {
             let lost = lost.command_preview;
             self.show_notice(
                 NoticeLevel::Error,
-                format!("too many results wait; the oldest is dropped: {lost}"),
+                format!("too many results; the oldest was dropped: {lost}"),
             );
         }
         if run.send_result {

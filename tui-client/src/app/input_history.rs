@@ -184,7 +184,7 @@ impl App {
                 let backwards = action == KeyAction::Earlier;
                 if !composer.find_next_match(backwards) {
                     let way = if backwards { "earlier" } else { "later" };
-                    self.show_notice(NoticeLevel::Info, format!("nothing {way} has it"));
+                    self.show_notice(NoticeLevel::Info, format!("no {way} match"));
                 }
             }
             KeyAction::Confirm => composer.history.search = None,

@@ -228,7 +228,7 @@ impl App {
         }
         let proposal = stream::proposal_of(&self.view, item);
         let Some(proposal) = proposal else {
-            return self.show_notice(NoticeLevel::Info, "there is nothing to open here");
+            return self.show_notice(NoticeLevel::Info, "nothing to open here");
         };
         let id = proposal.id.clone();
         self.open_command(&id);
@@ -252,10 +252,16 @@ impl App {
     /// Opens the pager with the whole output of a command.
     pub(super) fn open_output(&mut self, id: &MessageId) {
         let Some(proposal) = self.view.proposal(id) else {
-            return self.show_notice(NoticeLevel::Error, "that command is not known here");
+            return self.show_notice(
+                NoticeLevel::Error,
+                "this command is no longer kept here; use `pvp output`",
+            );
         };
         if proposal.run.is_none() && proposal.finish.is_none() {
-            return self.show_notice(NoticeLevel::Info, "it has not run, so it printed nothing");
+            return self.show_notice(
+                NoticeLevel::Info,
+                "this command has not run, so it has no output",
+            );
         }
         let reference = proposal
             .finish
@@ -337,14 +343,14 @@ impl App {
             }
             (MainContent::Pager(pager), KeyAction::Copy) => {
                 let text = pager.text();
-                return self.copy_to_clipboard(text, "the lines that are loaded");
+                return self.copy_to_clipboard(text, "the loaded lines");
             }
             (MainContent::Page(page), action) => page.on_action(action, window),
             (MainContent::Pager(pager), action) => pager.on_action(action, window),
             (MainContent::Stream | MainContent::Preflight(_) | MainContent::Terminal(_), _) => true,
         };
         if !moved {
-            self.show_notice(NoticeLevel::Info, "no more matches that way");
+            self.show_notice(NoticeLevel::Info, "no more matches in that direction");
         }
         self.fetch_missing_lines();
     }
@@ -386,7 +392,7 @@ impl App {
         loop {
             number = number.saturating_add_signed(step);
             if number < first || number >= end {
-                return self.show_notice(NoticeLevel::Info, "no more matches that way");
+                return self.show_notice(NoticeLevel::Info, "no more matches in that direction");
             }
             let found = self.item(number).is_some_and(|item| {
                 stream::searchable_text(&self.view, item)
@@ -397,7 +403,7 @@ impl App {
                 return self.scroll_to_item(number);
             }
             if number == 0 {
-                return self.show_notice(NoticeLevel::Info, "no more matches that way");
+                return self.show_notice(NoticeLevel::Info, "no more matches in that direction");
             }
         }
     }
@@ -430,9 +436,9 @@ impl App {
             .selected_or_newest_item()
             .and_then(|item| stream::proposal_of(&self.view, item));
         let Some(output) = command.map(|proposal| &proposal.output) else {
-            return self.show_notice(NoticeLevel::Info, "no command is chosen");
+            return self.show_notice(NoticeLevel::Info, "select a command first");
         };
         let text = output.text(OutputStream::Stdout) + &output.text(OutputStream::Stderr);
-        self.copy_to_clipboard(text, "what it printed");
+        self.copy_to_clipboard(text, "the output");
     }
 }

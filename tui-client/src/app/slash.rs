@@ -51,43 +51,47 @@ pub(crate) const SLASH_COMMANDS: &[SlashCommand] = &[
     slash_command(
         "tools",
         "",
-        "which agents run commands, where, and how they are confined",
+        "the agents, where they run commands, and their sandboxes",
     ),
-    slash_command("people", "", "who is here, in which role"),
+    slash_command("people", "", "the participants and their roles"),
     with_candidates(
-        slash_command("role", "PERSON ROLE[,ROLE]", "give someone other roles"),
+        slash_command(
+            "role",
+            "PERSON ROLE[,ROLE]",
+            "change the roles of a participant",
+        ),
         ROLE_NAMES,
     ),
     with_candidates(
         slash_command(
             "invite",
             "NAME ROLE [8h]",
-            "make a link for someone, for this session",
+            "create a link to this session for someone",
         ),
         ROLE_NAMES,
     ),
     slash_command(
         "allow",
         "WORDS… [in DIR] [for 1h]",
-        "let commands that begin so run without asking",
+        "allow commands with this prefix without a vote",
     ),
     slash_command(
         "allow-read",
         "/DIR… [for 1h]",
-        "let commands that only read do so there without asking",
+        "allow reads below a directory without a vote",
     ),
-    slash_command("rules", "", "what is allowed so"),
-    slash_command("revoke", "NUMBER", "take back a rule of /rules"),
-    slash_command("jobs", "", "what runs, and what waits"),
+    slash_command("rules", "", "the allow rules in force"),
+    slash_command("revoke", "NUMBER", "revoke a rule of /rules"),
+    slash_command("jobs", "", "running and waiting commands"),
     slash_command(
         "open",
         "[NUMBER]",
-        "the card, the screen or the output of a command of /jobs; the latest if not said",
+        "open a command of /jobs: its card, screen or output; the latest by default",
     ),
     slash_command(
         "cancel",
         "[NUMBER] [why]",
-        "stop a command of /jobs; the latest if not said",
+        "cancel a command of /jobs; the latest by default",
     ),
     with_candidates(
         slash_command(
@@ -97,25 +101,25 @@ pub(crate) const SLASH_COMMANDS: &[SlashCommand] = &[
         ),
         &["pause", "stop", "emergency"],
     ),
-    slash_command("context", "", "what is shared with the agents"),
-    slash_command("history", "[TEXT]", "commands that are over"),
+    slash_command("context", "", "the shared context"),
+    slash_command("history", "[TEXT]", "finished commands"),
     slash_command(
         "output",
         "[NUMBER]",
-        "all that a command of /history printed; the latest if not said",
+        "the output of a command of /history; the latest by default",
     ),
-    slash_command("audit", "", "who decided what, and how to prove it"),
-    slash_command("to", "AGENT", "whom prompts go to"),
+    slash_command("audit", "", "the decisions, and how to verify the log"),
+    slash_command("to", "AGENT", "choose the agent that prompts go to"),
     slash_command(
         "drop",
         "",
-        "forget the results that wait for the next prompt",
+        "discard the results that would go with the next prompt",
     ),
     with_candidates(
-        slash_command("theme", "colour|high-contrast|none", "other colours"),
+        slash_command("theme", "colour|high-contrast|none", "change the colours"),
         &["colour", "high-contrast", "none"],
     ),
-    slash_command("quit", "", "leave the screen; the session goes on"),
+    slash_command("quit", "", "quit; the session keeps running"),
     slash_command("exit", "", "the same"),
 ];
 
@@ -171,11 +175,15 @@ impl App {
             "drop" => self.slash_drop(),
             "theme" => {
                 let palette = Palette::from_name(rest);
-                let palette = palette.ok_or("there are colour, high-contrast and none")?;
+                let palette = palette.ok_or("choose a theme: colour, high-contrast or none")?;
                 self.theme = Theme::new(palette);
             }
             "quit" | "exit" => self.request_quit(),
-            _ => return Err(format!("no command is called /{name}; /help lists them")),
+            _ => {
+                return Err(format!(
+                    "there is no command /{name}; /help lists the commands"
+                ));
+            }
         }
         Ok(())
     }
@@ -202,7 +210,7 @@ impl App {
             .map(|result| result.id.clone())
             .collect();
         ids.iter().for_each(|id| self.shell_results.remove(id));
-        self.show_notice(NoticeLevel::Info, "no results wait any more");
+        self.show_notice(NoticeLevel::Info, "results discarded");
     }
 
     fn find_participant(&self, name: &str) -> Result<ParticipantId, String> {
@@ -211,20 +219,24 @@ impl App {
             person.id.as_str() == name || super::composer::mention_name(&person.name) == name
         });
         let found = found.map(|person| person.id.clone());
-        found.ok_or_else(|| format!("nobody called `{name}` is here; /people lists them"))
+        found.ok_or_else(|| format!("there is no participant `{name}`; /people lists them"))
     }
 
     fn slash_role(&mut self, rest: &str) -> Result<(), String> {
         let (name, roles) = rest
             .split_once(char::is_whitespace)
-            .ok_or("say whom and which role")?;
+            .ok_or("name a participant and a role")?;
         let participant = self.find_participant(name)?;
         let new_roles: Vec<Role> = parse_roles(roles)?.into_iter().collect();
         let participant_view = self.view.people.get(&participant);
         let old_roles = participant_view
             .map(|person| person.roles.clone())
             .unwrap_or_default();
-        let me = self.view.me.as_ref().ok_or("not in the session yet")?;
+        let me = self
+            .view
+            .me
+            .as_ref()
+            .ok_or("not connected to the session yet")?;
         let message = RoleChange {
             participant,
             old_roles,
@@ -251,14 +263,15 @@ impl App {
             [name, roles, time] => (name, roles, Some(time)),
             _ => {
                 return Err(
-                    "say a name, a role and perhaps a time: /invite ann approver 8h".to_owned(),
+                    "give a name, a role and optionally a duration: /invite ann approver 8h"
+                        .to_owned(),
                 );
             }
         };
         let expires = match time {
             None => 86_400,
             Some(time) => parse_duration_seconds(time)
-                .ok_or_else(|| format!("`{time}` is no time; write 30m, 8h or 2d"))?,
+                .ok_or_else(|| format!("`{time}` is not a duration; use 30m, 8h or 2d"))?,
         };
         let invite = InviteRequest {
             name: (*name).to_owned(),
@@ -280,7 +293,8 @@ impl App {
             .active_rules(self.now)
             .map(|it| it.rule.clone())
             .collect();
-        let rule = pick_by_number(rest, &rules)?.ok_or("say the number of a rule of /rules")?;
+        let rule =
+            pick_by_number(rest, &rules)?.ok_or("give the number of a rule; /rules lists them")?;
         let message = PolicyRevoke {
             rule,
             reason: None,
@@ -288,7 +302,7 @@ impl App {
         };
         self.send(
             PendingRequest::WithNotice {
-                success_notice: "taken back",
+                success_notice: "rule revoked",
             },
             message,
         );
@@ -302,7 +316,7 @@ impl App {
             .map(|job| job.id.clone())
             .collect();
         let chosen = pick_by_number(rest, &jobs)?.or(jobs.last().cloned());
-        let id = chosen.ok_or("nothing runs or waits")?;
+        let id = chosen.ok_or("no command is running or waiting")?;
         self.open_command(&id);
         Ok(())
     }
@@ -319,7 +333,7 @@ impl App {
             .map(|job| job.id.clone())
             .collect();
         let chosen = pick_by_number(number, &jobs)?.or(jobs.last().cloned());
-        let tool_proposal = chosen.ok_or("nothing runs or waits")?;
+        let tool_proposal = chosen.ok_or("no command is running or waiting")?;
         let reason = (!reason.is_empty()).then(|| reason.to_owned());
         let message = ToolCancel {
             tool_proposal,
@@ -328,7 +342,7 @@ impl App {
         };
         self.send(
             PendingRequest::WithNotice {
-                success_notice: "asked to stop",
+                success_notice: "cancel requested",
             },
             message,
         );
@@ -360,7 +374,7 @@ impl App {
             .map(|it| it.proposal.clone())
             .collect();
         let chosen = pick_by_number(rest, &finished)?.or(finished.first().cloned());
-        let id = chosen.ok_or("no command is over yet")?;
+        let id = chosen.ok_or("no command has finished yet")?;
         self.open_output(&id);
         Ok(())
     }
@@ -371,7 +385,9 @@ fn pick_by_number(text: &str, all: &[MessageId]) -> Result<Option<MessageId>, St
     if text.is_empty() {
         return Ok(None);
     }
-    let number: usize = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    let number: usize = text
+        .parse()
+        .map_err(|_| format!("`{text}` is not a number"))?;
     let found = number.checked_sub(1).and_then(|index| all.get(index));
     found
         .cloned()
@@ -383,7 +399,12 @@ fn parse_roles(text: &str) -> Result<BTreeSet<Role>, String> {
     let role = |word: &str| {
         let value = serde_json::Value::from(word.trim());
         let role: Result<Role, _> = serde_json::from_value(value);
-        role.map_err(|_| format!("`{word}` is no role; there are {}", ROLE_NAMES.join(", ")))
+        role.map_err(|_| {
+            format!(
+                "`{word}` is not a role; choose from {}",
+                ROLE_NAMES.join(", ")
+            )
+        })
     };
     text.split([',', '+']).map(role).collect()
 }

@@ -1,7 +1,7 @@
 //! Draws the gate card with the list of open gates, and the preflight list.
 
 use pvp_client::narrate;
-use pvp_client::view::GateCard;
+use pvp_client::view::{GateCard, PrefixOffer};
 use pvp_protocol::{Digest, MessageId};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -90,8 +90,8 @@ pub(super) fn draw(
     let focused = app.focus == Focus::Card && app.dialog.is_none();
     let inner = if has_frames(app.size) {
         let mut block = bordered_block(app, String::new(), focused);
-        if focused && matches!(current, CurrentCard::Open(_)) {
-            block = block.title_bottom(key_hints_line(app));
+        if let (CurrentCard::Open(card), None) = (current, &app.dialog) {
+            block = block.title_bottom(key_hints_line(app, card, focused));
         }
         let inside = block.inner(area);
         block.render(area, buffer);
@@ -192,46 +192,63 @@ fn title(app: &App, current: CurrentCard<'_>) -> String {
                 .position(|other| other.gate == card.gate);
             let number = index.map_or(1, |index| index + 1);
             let of = match app.view.open_gate_count() {
-                1 => "A command waits".to_owned(),
-                all => format!("Gate {number} of {all}"),
+                1 => "Waiting for a decision".to_owned(),
+                all => format!("Waiting {number} of {all}"),
             };
+            let id = card.proposal.short();
             let left = card.remaining_ms(app.now).map(narrate::countdown);
             let left = left.map(|left| format!(" · {left}")).unwrap_or_default();
-            format!("{of} · {}{left}", card.category)
+            format!("{of} · {id} · {}{left}", card.category)
         }
         CurrentCard::Closed(_) => match app.view.open_gate_count() {
-            0 => "Decided; esc goes back to typing".to_owned(),
-            _ => "Decided; down goes to the next".to_owned(),
+            0 => "Decided; esc returns to the input".to_owned(),
+            _ => "Decided; down selects the next".to_owned(),
         },
     }
 }
 
-fn key_hints_line(app: &App) -> Line<'static> {
+/// The keys of the card, and before them the key that takes the focus there.
+fn key_hints_line(app: &App, card: &GateCard, focused: bool) -> Line<'static> {
     let keymap = &app.config.keymap;
     let mut spans = vec![Span::raw(" ")];
-    let reading = matches!(
-        app.current_card(),
-        Some(CurrentCard::Open(card)) if !card.requested.needed_read_roots().is_empty()
-    );
+    if !focused {
+        spans.push(Span::styled(focus_key(app), app.theme.key));
+        spans.push(Span::styled(", then ", app.theme.muted));
+    }
+    let has_prefix = card.allow_prefix != PrefixOffer::NotPossible;
+    let has_directory = !card.requested.needed_read_roots().is_empty();
     // A card is as narrow as 80 columns.
-    let prefix = if reading { "prefix" } else { "allow prefix" };
-    let reading = reading.then_some((KeyAction::AllowReading, "allow reading"));
-    for (action, word) in [
-        (KeyAction::Approve, "approve"),
-        (KeyAction::Reject, "reject"),
-        (KeyAction::Edit, "edit"),
-        (KeyAction::AllowPrefix, prefix),
-        (KeyAction::ApproveAll, "all"),
-        (KeyAction::Explain, "explain"),
-    ]
-    .into_iter()
-    .chain(reading)
-    {
-        let key = keymap.first_key(KeyScope::Card, action);
-        spans.push(Span::styled(key, app.theme.key));
-        spans.push(Span::styled(format!(" {word}  "), app.theme.plain));
+    let prefix = if has_directory || !focused {
+        "prefix"
+    } else {
+        "allow prefix"
+    };
+    for (action, word, possible) in [
+        (KeyAction::Approve, "approve", true),
+        (KeyAction::Reject, "reject", true),
+        (KeyAction::Edit, "edit", true),
+        (KeyAction::AllowPrefix, prefix, has_prefix),
+        (KeyAction::ApproveAll, "all", true),
+        (KeyAction::Explain, "explain", true),
+        (KeyAction::AllowReading, "allow reading", has_directory),
+    ] {
+        if possible {
+            let key = keymap.first_key(KeyScope::Card, action);
+            spans.push(Span::styled(key, app.theme.key));
+            spans.push(Span::styled(format!(" {word}  "), app.theme.plain));
+        }
     }
     Line::from(spans)
+}
+
+/// The key that takes the focus to the card from where it is.
+fn focus_key(app: &App) -> String {
+    let keymap = &app.config.keymap;
+    let typing = app.focus == Focus::Composer && app.composer.editor.is_empty();
+    match typing {
+        true => keymap.first_key(KeyScope::Composer, KeyAction::Complete),
+        false => keymap.first_key(KeyScope::Anywhere, KeyAction::FocusCard),
+    }
 }
 
 /// Draws one row for each gate, around the current one; returns how many.
@@ -300,7 +317,7 @@ pub(super) fn draw_preflight(
 ) -> Vec<MessageId> {
     let marked = list.items.iter().filter(|row| row.marked).count();
     let title = format!(
-        "Approve {marked} of {}? enter approves, space leaves one out, esc approves nothing",
+        "Approve {marked} of {}? enter approves, space deselects one, esc cancels",
         list.items.len()
     );
     let title = clip(&title, usize::from(area.width).saturating_sub(6));
@@ -349,7 +366,7 @@ fn preflight_item_rows(
     columns: usize,
 ) -> Vec<Line<'static>> {
     let Some(card) = app.view.card(&choice.gate) else {
-        let words = format!("{head} decided meanwhile");
+        let words = format!("{head} decided in the meantime");
         return vec![Line::from(Span::styled(words, app.theme.muted))];
     };
     let mut head = vec![
@@ -358,7 +375,7 @@ fn preflight_item_rows(
     ];
     if card.digest != choice.digest {
         head.push(Span::styled(
-            " edited meanwhile; it will not be approved",
+            " edited in the meantime; it will not be approved",
             app.theme.error,
         ));
     } else if !choice.fits_screen {

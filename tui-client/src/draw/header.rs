@@ -67,7 +67,7 @@ fn status_line(app: &App, columns: usize) -> Line<'static> {
         facts.push(Span::styled(format!("{running} running"), theme.plain));
     }
     if let Some(paused) = &app.view.paused {
-        let paused = format!("paused: waits for {}", one_line(paused));
+        let paused = format!("paused: waiting for {}", one_line(paused));
         facts.push(Span::styled(paused, theme.warning));
     }
     if let Some(ended) = &app.view.ended {
@@ -130,7 +130,7 @@ fn connection_status(app: &App, verbosity: HeaderVerbosity) -> Span<'static> {
 fn pending_status(app: &App) -> Span<'static> {
     let mine = app.view.awaiting_my_vote().count();
     match (app.view.open_gate_count(), mine) {
-        (0, _) => Span::styled("nothing waits", app.theme.muted),
+        (0, _) => Span::styled("nothing waiting", app.theme.muted),
         (all, 0) => Span::styled(format!("{all} waiting"), app.theme.warning),
         (all, mine) => Span::styled(format!("{all} waiting, {mine} for you"), app.theme.warning),
     }

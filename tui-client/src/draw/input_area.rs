@@ -1,5 +1,6 @@
 //! Draws the composer or a dialog, and the row of hints below it.
 
+use pvp_client::view::PrefixOffer;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -9,7 +10,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::areas::has_frames;
 use super::{bordered_block, draw_row, draw_text, highlight_matches};
-use crate::app::{App, Focus, NoticeLevel};
+use crate::app::{App, CurrentCard, Focus, NoticeLevel};
 use crate::completion;
 use crate::dialog::Dialog;
 use crate::editor::Editor;
@@ -186,9 +187,9 @@ fn title(app: &App) -> String {
     if let Some(dialog) = &app.dialog {
         let changed = dialog.gate_version().and_then(|gate_version| {
             match app.view.card(&gate_version.gate) {
-                None => Some(" — decided meanwhile"),
+                None => Some(" — decided in the meantime"),
                 Some(card) if card.digest != gate_version.digest => {
-                    Some(" — edited meanwhile; look again")
+                    Some(" — edited in the meantime; look again")
                 }
                 Some(_) => None,
             }
@@ -197,17 +198,17 @@ fn title(app: &App) -> String {
     }
     if let Some(search) = &app.composer.history.search {
         let words = match search.has_no_match() {
-            true => "Nothing sent before has",
-            false => "Sent before, with",
+            true => "No match in the input history for",
+            false => "Input history, matching",
         };
         return format!("{words}: {}", one_line(search.needle.text()));
     }
     let text = app.composer.editor.text();
     if text.starts_with("!!") {
-        return "Your command; the agent gets its result at once".to_owned();
+        return "Your own command; the agent gets the result at once".to_owned();
     }
     if text.starts_with('!') {
-        return "Your command; its result goes with your next message".to_owned();
+        return "Your own command; the result goes with your next message".to_owned();
     }
     match app.prompt_recipient() {
         Ok(agent) => format!("To {}", one_line(app.view.display_name(&agent))),
@@ -239,7 +240,7 @@ fn result_chips_line(app: &App) -> Option<Line<'static>> {
 fn drafts_line(app: &App) -> Option<Line<'static>> {
     let draft = |(who, draft): (&pvp_protocol::ParticipantId, &pvp_client::view::DraftView)| {
         let name = one_line(app.view.display_name(who));
-        format!("{name} types: {}", clip(&one_line(&draft.text), 60))
+        format!("{name} is typing: {}", clip(&one_line(&draft.text), 60))
     };
     let drafts: Vec<_> = app.view.drafts.iter().map(draft).collect();
     let words = format!(" ✎ {}", drafts.join("   "));
@@ -307,23 +308,23 @@ fn key_hints_line(app: &App) -> Line<'static> {
         KeyScope::Composer if completion::is_completable(app.composer.editor.text()) => &[
             (KeyScope::Composer, KeyAction::Send, "send"),
             (KeyScope::Composer, KeyAction::Complete, "complete"),
-            (KeyScope::Composer, KeyAction::Recall, "sent before"),
+            (KeyScope::Composer, KeyAction::Recall, "history"),
             (KeyScope::Anywhere, KeyAction::FocusCard, "card"),
             (KeyScope::Anywhere, KeyAction::Keys, "keys"),
         ],
         KeyScope::Composer => &[
             (KeyScope::Composer, KeyAction::Send, "send"),
-            (KeyScope::Composer, KeyAction::NewLine, "line"),
+            (KeyScope::Composer, KeyAction::NewLine, "new line"),
             (KeyScope::Composer, KeyAction::Complete, "card/stream"),
-            (KeyScope::Anywhere, KeyAction::ScrollUp, "back"),
+            (KeyScope::Anywhere, KeyAction::ScrollUp, "scroll up"),
             (KeyScope::Anywhere, KeyAction::Keys, "keys"),
             (KeyScope::Anywhere, KeyAction::Quit, "quit"),
         ],
         KeyScope::Recall => &[
             (KeyScope::Recall, KeyAction::Earlier, "earlier"),
             (KeyScope::Recall, KeyAction::Later, "later"),
-            (KeyScope::Recall, KeyAction::Confirm, "take it"),
-            (KeyScope::Recall, KeyAction::Cancel, "leave it"),
+            (KeyScope::Recall, KeyAction::Confirm, "use"),
+            (KeyScope::Recall, KeyAction::Cancel, "cancel"),
         ],
         // Without a frame the card cannot show its own keys.
         KeyScope::Card if !has_frames(app.size) => &[
@@ -340,7 +341,7 @@ fn key_hints_line(app: &App) -> Line<'static> {
         ],
         KeyScope::Card => &[
             (KeyScope::Card, KeyAction::Down, "next"),
-            (KeyScope::Card, KeyAction::PageDown, "read on"),
+            (KeyScope::Card, KeyAction::PageDown, "scroll"),
             (KeyScope::Card, KeyAction::Copy, "copy"),
             (KeyScope::Card, KeyAction::Compose, "type"),
             (KeyScope::Card, KeyAction::Interrupt, "interrupt"),
@@ -356,29 +357,25 @@ fn key_hints_line(app: &App) -> Line<'static> {
             (KeyScope::Stream, KeyAction::Compose, "type"),
         ],
         KeyScope::Dialog if matches!(app.dialog, Some(Dialog::Interrupt { .. })) => &[
-            (KeyScope::Dialog, KeyAction::Confirm, "do it"),
+            (KeyScope::Dialog, KeyAction::Confirm, "confirm"),
             (
                 KeyScope::Dialog,
                 KeyAction::Toggle,
                 "pause, stop, emergency",
             ),
-            (KeyScope::Dialog, KeyAction::Cancel, "leave it"),
+            (KeyScope::Dialog, KeyAction::Cancel, "cancel"),
         ],
         KeyScope::Dialog => &[
-            (KeyScope::Dialog, KeyAction::Confirm, "do it"),
-            (KeyScope::Dialog, KeyAction::Cancel, "leave it"),
+            (KeyScope::Dialog, KeyAction::Confirm, "confirm"),
+            (KeyScope::Dialog, KeyAction::Cancel, "cancel"),
         ],
         KeyScope::Preflight => &[
-            (
-                KeyScope::Preflight,
-                KeyAction::Confirm,
-                "approve those marked",
-            ),
-            (KeyScope::Preflight, KeyAction::Toggle, "leave out"),
-            (KeyScope::Preflight, KeyAction::Cancel, "approve nothing"),
+            (KeyScope::Preflight, KeyAction::Confirm, "approve selected"),
+            (KeyScope::Preflight, KeyAction::Toggle, "deselect"),
+            (KeyScope::Preflight, KeyAction::Cancel, "cancel"),
         ],
         KeyScope::Page => &[
-            (KeyScope::Page, KeyAction::PageDown, "on"),
+            (KeyScope::Page, KeyAction::PageDown, "scroll"),
             (KeyScope::Page, KeyAction::Search, "search"),
             (KeyScope::Page, KeyAction::FindNext, "next"),
             (KeyScope::Page, KeyAction::Copy, "copy"),
@@ -388,12 +385,19 @@ fn key_hints_line(app: &App) -> Line<'static> {
         KeyScope::Terminal => &[(
             KeyScope::Terminal,
             KeyAction::Cancel,
-            "leave; everything else is for the command",
+            "leave; all other keys go to the command",
         )],
         KeyScope::Always | KeyScope::Anywhere | KeyScope::Text => &[],
     };
+    let no_prefix = matches!(
+        app.current_card(),
+        Some(CurrentCard::Open(card)) if card.allow_prefix == PrefixOffer::NotPossible
+    );
     let mut line = Line::default();
     for (scope, action, word) in hints {
+        if *action == KeyAction::AllowPrefix && no_prefix {
+            continue;
+        }
         let key = app.config.keymap.first_key(*scope, *action);
         let gap = if line.spans.is_empty() { " " } else { "  " };
         let word = format!(" {word}");

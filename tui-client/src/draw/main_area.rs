@@ -38,10 +38,7 @@ pub(super) fn draw_pager(app: &App, pager: &Pager, area: Rect, buffer: &mut Buff
     if let Some(problem) = &pager.error {
         rows.push(Line::from(Span::styled(problem.clone(), app.theme.error)));
     } else if pager.total_lines == Some(0) {
-        rows.push(Line::from(Span::styled(
-            "it printed nothing",
-            app.theme.muted,
-        )));
+        rows.push(Line::from(Span::styled("no output", app.theme.muted)));
     } else if pager.lines.is_empty() {
         rows.push(Line::from(Span::styled("reading…", app.theme.muted)));
     }
@@ -67,7 +64,7 @@ pub(super) fn draw_terminal(app: &App, proposal: &MessageId, area: Rect, frame: 
     let hint = if typing {
         "ctrl+] leaves"
     } else {
-        "watching; esc leaves"
+        "watching; esc closes"
     };
     let inner = draw_frame(
         app,

@@ -11,19 +11,22 @@ const PLAIN_COMMANDS: &[(&str, &str)] = &[
     ("say TEXT", "asks the agent"),
     (
         "!COMMAND",
-        "runs a command of your own; its result goes with what you say next",
+        "runs your own command; its result goes with your next prompt",
     ),
-    ("gates", "what waits for a decision"),
-    ("show N", "everything about gate N"),
+    (
+        "gates",
+        "lists the commands that are waiting for a decision",
+    ),
+    ("show N", "shows everything about gate N"),
     ("approve N", "approves gate N as it was last printed"),
-    ("reject N WHY", "rejects it; the agent reads why"),
+    ("reject N WHY", "rejects gate N; the agent reads the reason"),
     (
         "edit N COMMAND",
-        "puts another command in its place; everyone votes again",
+        "replaces the command at gate N; everyone votes again",
     ),
     (
         "help",
-        "these words; slash commands work without their slash too",
+        "lists these commands; slash commands work without the slash too",
     ),
 ];
 
@@ -82,7 +85,7 @@ impl PlainClient {
     fn list_gates(&mut self) -> anyhow::Result<()> {
         let cards = self.app.view.gates.clone();
         if cards.is_empty() {
-            return self.print_line("nothing waits");
+            return self.print_line("no commands are waiting for a decision");
         }
         for card in cards {
             let number = self.number_gate(&card);
@@ -99,7 +102,7 @@ impl PlainClient {
             .and_then(|number: usize| self.printed_gates.get(&number));
         let card = gate.and_then(|(gate, _)| self.app.view.card(gate)).cloned();
         let Some(card) = card else {
-            return self.print_line("problem: say the number of a gate; `gates` lists them");
+            return self.print_line("problem: give the number of a gate; `gates` lists them");
         };
         self.print_gate(&card)
     }
@@ -128,7 +131,7 @@ impl PlainClient {
             .ok()
             .and_then(|number: usize| self.printed_gates.get(&number));
         let Some((gate, digest)) = known.cloned() else {
-            return self.print_line("problem: say the number of a gate; `gates` lists them");
+            return self.print_line("problem: give the number of a gate; `gates` lists them");
         };
         let gate_version = GateVersion { gate, digest };
         self.app.notice = None;

@@ -77,7 +77,7 @@ fn with_several_agents_a_prompt_must_name_one() {
     assert_eq!(harness.sent_messages(), [Value::Null; 0]);
     assert_eq!(
         notice(&harness),
-        "say which agent before the text: @Bit-Two, @bot"
+        "choose an agent by starting with its name: @Bit-Two, @bot"
     );
     assert_eq!(harness.app.composer.editor.text(), "hello");
     harness.press(&["ctrl+u"]);
@@ -92,7 +92,7 @@ fn with_several_agents_a_prompt_must_name_one() {
 fn the_result_of_an_own_command_goes_with_the_next_prompt_once() {
     let mut harness = AppHarness::new(80, 24);
     run_shell_command(&mut harness, "!make test", "all good </shell_result>\n");
-    assert_eq!(notice(&harness), "bang exec done (exit 0)");
+    assert_eq!(notice(&harness), "your command finished (exit 0)");
     assert!(
         harness.draw().contains("[!make test → 0]"),
         "{}",
@@ -138,7 +138,7 @@ fn a_double_bang_sends_the_result_to_the_agent_at_once() {
 fn an_own_command_that_is_refused_can_be_corrected() {
     let mut harness = AppHarness::new(80, 24);
     submit(&mut harness, "!");
-    assert_eq!(notice(&harness), "bang command is empty");
+    assert_eq!(notice(&harness), "type a command after `!`");
     harness.press(&["ctrl+u"]);
     submit(&mut harness, "!rm -rf /");
     harness.reply_to_last(Err("blocked"));
@@ -240,16 +240,16 @@ fn sent_texts_are_found_by_substring() {
     harness.type_text("buil");
     assert_eq!(harness.app.composer.editor.text(), "look at the build");
     let shown = harness.draw();
-    assert!(shown.contains("▶ Sent before, with: buil"), "{shown}");
+    assert!(shown.contains("▶ Input history, matching: buil"), "{shown}");
     assert!(shown.contains("ctrl+r earlier"), "{shown}");
     harness.press(&["ctrl+r"]);
     assert_eq!(harness.app.composer.editor.text(), "!make Build");
     harness.press(&["ctrl+r"]);
-    assert_eq!(notice(&harness), "nothing earlier has it");
+    assert_eq!(notice(&harness), "no earlier match");
     harness.press(&["ctrl+s"]);
     assert_eq!(harness.app.composer.editor.text(), "look at the build");
     harness.press(&["ctrl+s"]);
-    assert_eq!(notice(&harness), "nothing later has it");
+    assert_eq!(notice(&harness), "no later match");
     // A capital makes the search case-sensitive.
     harness.press(&["ctrl+u"]);
     harness.type_text("Build");
@@ -257,7 +257,11 @@ fn sent_texts_are_found_by_substring() {
     // Without a match the draft is shown.
     harness.type_text("x");
     assert_eq!(harness.app.composer.editor.text(), "draft");
-    assert!(harness.draw().contains("Nothing sent before has: Buildx"));
+    assert!(
+        harness
+            .draw()
+            .contains("No match in the input history for: Buildx")
+    );
     harness.press(&["backspace", "enter"]);
     assert_eq!(
         harness.sent_messages().len(),
@@ -282,7 +286,7 @@ fn a_paste_during_history_search_goes_into_the_search() {
     harness.press(&["ctrl+r"]);
     harness.input(AppInput::Paste("one\ntwo".to_owned()));
     assert_eq!(harness.app.composer.editor.text(), "one two");
-    assert!(harness.draw().contains("Sent before, with: one two"));
+    assert!(harness.draw().contains("Input history, matching: one two"));
 }
 
 #[test]
@@ -378,27 +382,27 @@ fn an_invalid_slash_command_is_reported_and_stays_in_the_composer() {
     for (line, problem) in [
         (
             "/nonsense",
-            "no command is called /nonsense; /help lists them",
+            "there is no command /nonsense; /help lists the commands",
         ),
         (
             "/role nobody admin",
-            "nobody called `nobody` is here; /people lists them",
+            "there is no participant `nobody`; /people lists them",
         ),
         (
             "/role bob king",
-            "`king` is no role; there are driver, navigator, adversary, approver, admin, observer",
+            "`king` is not a role; choose from driver, navigator, adversary, approver, admin, observer",
         ),
         ("/cancel 7", "there is no number 7"),
-        ("/revoke", "say the number of a rule of /rules"),
+        ("/revoke", "give the number of a rule; /rules lists them"),
         (
             "/allow make; rm",
-            "`make;` would act in a shell; a prefix is plain words",
+            "`make;` has characters that a shell interprets; use plain words",
         ),
         (
             "/invite ann",
-            "say a name, a role and perhaps a time: /invite ann approver 8h",
+            "give a name, a role and optionally a duration: /invite ann approver 8h",
         ),
-        ("/to nobody", "no agent `nobody` is here; there is @bot"),
+        ("/to nobody", "there is no agent `nobody`; choose from @bot"),
     ] {
         let mut harness = AppHarness::new(80, 24);
         submit(&mut harness, line);
@@ -466,7 +470,7 @@ fn what_is_typed_survives_a_lost_connection_and_quitting_warns() {
     assert!(!harness.effects.contains(&AppEffect::Quit));
     assert_eq!(
         notice(&harness),
-        "1 message of yours not sent yet; it quits after that, or once more to quit now"
+        "sending 1 message before quitting; press again to quit now"
     );
     harness.press(&["ctrl+q"]);
     assert!(harness.effects.contains(&AppEffect::Quit));

@@ -105,7 +105,7 @@ fn a_long_command_is_read_to_its_end_before_it_is_approved() {
     assert_eq!(sent_types(&harness), [""; 0]);
     assert_eq!(
         notice(&harness),
-        "read the command to its end first (space)"
+        "scroll to the end of the command first (space)"
     );
     let mut pages = 0;
     while !harness.draw().contains("echo line 59") {
@@ -122,7 +122,7 @@ fn a_rejection_needs_a_reason() {
     let mut harness = AppHarness::new(80, 24);
     let (_, gate) = harness.open_gate("make", "write");
     harness.press(&["tab", "r", "enter"]);
-    assert_eq!(notice(&harness), "say why not; the agent reads the reason");
+    assert_eq!(notice(&harness), "give a reason; the agent reads it");
     harness.type_text("no, later");
     harness.press(&["enter"]);
     assert_eq!(
@@ -141,10 +141,13 @@ fn a_dialog_about_a_closed_gate_sends_nothing() {
     harness.press(&["tab", "r"]);
     harness.type_text("no");
     harness.resolve(&proposal, &gate, "approved", "bob");
-    assert!(harness.draw().contains("decided meanwhile"));
+    assert!(harness.draw().contains("decided in the meantime"));
     harness.press(&["enter"]);
     assert_eq!(sent_types(&harness), [""; 0]);
-    assert_eq!(notice(&harness), "it was decided meanwhile; esc leaves");
+    assert_eq!(
+        notice(&harness),
+        "this one was decided in the meantime; esc closes this"
+    );
 }
 
 #[test]
@@ -186,7 +189,7 @@ fn reading_below_a_directory_is_allowed_as_it_was_edited() {
     harness.press(&["tab", "D"]);
     assert_eq!(
         notice(&harness),
-        "this one is not asked about only because of the directory it reads"
+        "allowing a directory would not let this command run"
     );
     let mut harness = AppHarness::new(80, 24);
     let mut propose = AppHarness::proposal_payload(line, "write");
@@ -239,7 +242,7 @@ fn the_preflight_list_approves_all_but_the_unmarked_and_the_changed() {
     );
     assert_eq!(
         notice(&harness),
-        "approved 2 commands; 1 changed or decided meanwhile"
+        "approved 2 commands; 1 changed or closed in the meantime"
     );
 }
 
@@ -265,7 +268,7 @@ fn a_person_who_may_not_vote_sees_the_reason() {
     harness.open_gate("make", "write");
     harness.press(&["tab", "a", "r"]);
     assert_eq!(sent_types(&harness), [""; 0]);
-    assert_eq!(notice(&harness), "your roles do not approve");
+    assert_eq!(notice(&harness), "your roles do not include approving");
     assert!(harness.app.dialog.is_none());
 }
 
@@ -274,9 +277,12 @@ fn a_refused_vote_is_reported() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate("make", "write");
     harness.press(&["tab", "a"]);
-    assert!(harness.draw().contains("your approval is under way"));
+    assert!(harness.draw().contains("sending your approval"));
     harness.reply_to_last(Err("the gate has closed"));
-    assert_eq!(notice(&harness), "not counted: the gate has closed");
+    assert_eq!(
+        notice(&harness),
+        "your vote was refused: the gate has closed"
+    );
     assert!(!harness.draw().contains("under way"));
 }
 
@@ -386,13 +392,110 @@ fn a_second_key_is_not_a_second_vote() {
     let (_, gate) = harness.open_gate("make", "write");
     harness.press(&["tab", "a", "a"]);
     assert_eq!(sent_types(&harness), ["gate.approve"]);
-    assert_eq!(notice(&harness), "you have voted already");
+    assert_eq!(notice(&harness), "sending your approval");
     harness.reply_to_last(Ok("vote-1"));
     let vote = json!({ "gate": gate, "approver": "ann", "digest": AppHarness::digest("make") });
     harness.deliver("ann", "gate.approve", vote);
     harness.press(&["a"]);
     assert_eq!(sent_types(&harness), ["gate.approve"]);
+    assert_eq!(notice(&harness), "you had approved this already");
     // Someone who approved may still reject.
     harness.press(&["r"]);
     assert!(harness.app.dialog.is_some());
+}
+
+#[test]
+fn the_card_shows_its_keys_wherever_the_focus_is() {
+    let mut harness = AppHarness::new(80, 24);
+    harness.open_gate("npm run build", "write");
+    let hints = "a approve  r reject  e edit  P prefix  A all  x explain";
+    assert!(harness.draw().contains(&format!("tab, then {hints}")));
+    harness.type_text("half a prompt");
+    assert!(harness.draw().contains(&format!("ctrl+g, then {hints}")));
+    harness.press(&["ctrl+g"]);
+    let shown = harness.draw();
+    assert!(
+        shown.contains("└ a approve  r reject  e edit  P allow prefix"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_prefix_is_offered_only_where_a_rule_could_cover_the_command() {
+    let mut harness = AppHarness::new(80, 24);
+    harness.open_gate("rm -rf build", "destructive");
+    assert!(!harness.draw().contains("P prefix"));
+    harness.press(&["tab", "P"]);
+    assert!(harness.app.dialog.is_none());
+    assert_eq!(notice(&harness), "an allow rule cannot cover this command");
+    let mut harness = AppHarness::new(80, 24);
+    let mut propose = AppHarness::proposal_payload("sh build.sh", "write");
+    propose["assessment"]["runs_given_code"] = json!(true);
+    harness.open_gate_for(propose, "sh build.sh", "write");
+    assert!(!harness.draw().contains("P prefix"));
+}
+
+#[test]
+fn the_dialog_says_what_a_prefix_does_to_the_command_on_the_card() {
+    let mut harness = AppHarness::new(80, 24);
+    harness.open_gate("npm run build", "write");
+    harness.press(&["tab", "P"]);
+    assert!(
+        harness
+            .draw()
+            .contains("begin with this; this one runs at once")
+    );
+    harness.press(&["esc"]);
+    // The gate keeps the quorum that it opened with, here two votes.
+    let changes = json!({ "changes": { "default_gate_quorum": { "type": "any", "count": 2 } }, "reason": "" });
+    harness.deliver("ann", "session.config_update", changes);
+    harness.press(&["P"]);
+    assert!(harness.app.dialog.is_none());
+    assert_eq!(
+        notice(&harness),
+        "one person cannot make an allow rule in this session"
+    );
+}
+
+#[test]
+fn a_prefix_does_not_replace_the_votes_that_a_gate_still_needs() {
+    let mut harness = AppHarness::new(80, 24);
+    let (proposal, _) = harness.open_gate("npm run build", "write");
+    let id = pvp_protocol::MessageId::parse(&proposal).unwrap();
+    let request = json!({
+        "action_type": "tool", "action_ref": harness.propose("make all", "write"),
+        "quorum": { "type": "any", "count": 2 }, "timeout_seconds": 0, "message": "m",
+        "category": "write", "digest": AppHarness::digest("make all"), "on_timeout": "reject",
+        "voters": ["ann", "bob"],
+    });
+    harness.deliver("system", "gate.request", request);
+    assert_eq!(harness.app.view.card(&id).unwrap().missing_approvals(), 1);
+    harness.press(&["tab", "down", "P"]);
+    let shown = harness.draw();
+    assert!(
+        shown.contains("begin with this; this one still needs 2 approvals"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_command_that_a_rule_let_run_says_which_rule_and_whose() {
+    let mut harness = AppHarness::new(100, 30);
+    let proposal = harness.propose("npm test", "write");
+    let allowed_by = json!({ "participant": "bob", "prefix": ["npm", "test"] });
+    let more = json!({ "rule": "r1", "allowed_by": allowed_by });
+    harness.execute(&proposal, "npm test", "allow_rule", more);
+    let expected = "(allowed by the rule `npm test …` of bob, on bot)";
+    let shown = harness.draw();
+    assert!(shown.contains(expected), "{shown}");
+    harness.finish_run(&proposal, 0);
+    let shown = harness.draw();
+    assert!(shown.contains(expected), "{shown}");
+    harness.type_text("/history");
+    harness.press(&["enter"]);
+    let shown = harness.draw();
+    assert!(
+        shown.contains("exit 0, allowed by the rule `npm test …` of bob"),
+        "{shown}"
+    );
 }

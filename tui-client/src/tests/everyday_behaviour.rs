@@ -60,7 +60,10 @@ fn a_truncated_command_cannot_be_edited() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate(&"x".repeat(300 * 1024), "write");
     harness.press(&["ctrl+g", "e"]);
-    assert_eq!(notice(&harness), Some("it is too long to be edited here"));
+    assert_eq!(
+        notice(&harness),
+        Some("this command is too long to edit here")
+    );
     assert_eq!(harness.app.dialog, None);
 }
 
@@ -84,7 +87,7 @@ fn ctrl_c_clears_then_warns_then_quits() {
     assert!(!harness.effects.contains(&AppEffect::Quit));
     assert_eq!(
         notice(&harness),
-        Some("once more to quit; the session goes on")
+        Some("press again to quit; the session keeps running")
     );
     // Any other key in between cancels quitting.
     harness.press(&["left", "ctrl+c"]);
@@ -197,7 +200,7 @@ fn revoke_takes_the_number_that_the_rules_page_shows() {
     submit(&mut harness, "/rules");
     let shown = harness.draw();
     assert!(
-        shown.contains("1    npm …   in the agent's directory for another"),
+        shown.contains("1    npm …   in the agent's directory, expires in"),
         "{shown}"
     );
     harness.press(&["q"]);
@@ -223,7 +226,7 @@ fn history_numbers_count_from_the_newest() {
     submit(&mut harness, "/history");
     let shown = harness.draw();
     assert!(
-        shown.contains("│1     12:00:00 read        ls two"),
+        shown.contains("│1     12:00:00 m5     read        ls two"),
         "{shown}"
     );
     harness.press(&["q"]);

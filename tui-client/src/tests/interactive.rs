@@ -40,7 +40,7 @@ fn payloads(harness: &AppHarness) -> Vec<Value> {
 fn the_driver_types_into_it_and_leaves_with_one_key() {
     let mut harness = AppHarness::new(80, 24);
     let id = start_interactive_command(&mut harness, "ann");
-    assert!(harness.draw().contains("/open shows its screen"));
+    assert!(harness.draw().contains("/open shows it"));
     harness.type_text("/open");
     harness.press(&["enter"]);
     harness.advance_clock(10_000);

@@ -80,7 +80,7 @@ fn a_search_finds_prompts_and_output() {
     harness.press(&["n"]);
     assert_eq!(
         harness.app.notice.as_ref().unwrap().text,
-        "no more matches that way"
+        "no more matches in that direction"
     );
 }
 

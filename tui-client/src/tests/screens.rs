@@ -237,7 +237,7 @@ fn without_colours_no_cell_has_one() {
     }
     // Words and marks say what colour would say.
     let text = harness.draw();
-    for mark in ["out│", "err│", "WRITE", "▶ Gate 1 of 5"] {
+    for mark in ["out│", "err│", "WRITE", "▶ Waiting 1 of 5"] {
         assert!(text.contains(mark), "{mark}\n{text}");
     }
 }

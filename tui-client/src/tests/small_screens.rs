@@ -62,7 +62,7 @@ fn a_preflight_item_that_was_never_drawn_is_not_approved() {
     assert_eq!(approval_count(&harness), 0);
     assert_eq!(
         notice(&harness),
-        Some("read the list to its end first (down)")
+        Some("scroll to the end of the list first (down)")
     );
     for _ in 0..11 {
         harness.press(&["up"]);
@@ -76,7 +76,10 @@ fn a_preflight_list_with_nothing_marked_approves_nothing() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate("touch one", "write");
     harness.press(&["ctrl+g", "A", "space", "enter"]);
-    assert_eq!(notice(&harness), Some("nothing is marked; esc leaves"));
+    assert_eq!(
+        notice(&harness),
+        Some("nothing is selected; esc closes the list")
+    );
     assert!(matches!(harness.app.main, MainContent::Preflight(_)));
 }
 
@@ -111,7 +114,7 @@ fn a_search_without_matches_shows_a_notice() {
     harness.press(&["/"]);
     harness.type_text("chip");
     harness.press(&["enter", "n"]);
-    assert_eq!(notice(&harness), Some("no more matches that way"));
+    assert_eq!(notice(&harness), Some("no more matches in that direction"));
 }
 
 #[test]
@@ -220,10 +223,7 @@ fn a_command_of_many_parts_leaves_room_for_the_votes() {
         shown.contains("part     destructive rm -rf build"),
         "{shown}"
     );
-    assert!(
-        shown.contains("50 more parts, none of them worse"),
-        "{shown}"
-    );
+    assert!(shown.contains("50 more parts, none more severe"), "{shown}");
     assert!(shown.contains("votes    0 of 1"), "{shown}");
 }
 
@@ -235,12 +235,12 @@ fn agent_names_are_shown_as_they_are_typed_after_an_at_sign() {
     assert!(
         harness
             .draw()
-            .contains("say which agent before the text: @Bit-Two, @bot")
+            .contains("choose an agent by starting with its name: @Bit-Two, @bot")
     );
     submit(&mut harness, "@Bit hello");
     assert_eq!(
         notice(&harness),
-        Some("no agent `Bit` is here; there is @Bit-Two, @bot")
+        Some("there is no agent `Bit`; choose from @Bit-Two, @bot")
     );
 }
 
@@ -251,13 +251,13 @@ fn opening_a_waiting_command_shows_its_card_and_one_that_never_ran_has_no_output
     let (proposal, gate) = harness.open_gate("touch two", "write");
     submit(&mut harness, "/open 2");
     assert_eq!(harness.app.focus, Focus::Card);
-    assert!(harness.draw().contains("▶ Gate 2 of 2"));
+    assert!(harness.draw().contains("▶ Waiting 2 of 2"));
     harness.resolve(&proposal, &gate, "rejected", "bob");
     harness.press(&["esc"]);
     submit(&mut harness, "/output 1");
     assert_eq!(
         notice(&harness),
-        Some("it has not run, so it printed nothing")
+        Some("this command has not run, so it has no output")
     );
     assert_eq!(harness.app.main, MainContent::Stream);
 }
@@ -287,7 +287,7 @@ fn a_silent_command_clears_the_previous_notice() {
     submit(&mut harness, "/theme pink");
     assert_eq!(
         notice(&harness),
-        Some("there are colour, high-contrast and none")
+        Some("choose a theme: colour, high-contrast or none")
     );
     harness.press(&["ctrl+u"]);
     submit(&mut harness, "/theme none");

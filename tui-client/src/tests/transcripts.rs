@@ -106,3 +106,43 @@ fn every_transcript_is_shown_and_nothing_in_it_controls_the_terminal() {
     }
     assert!(items > 100, "{items} items were looked at");
 }
+
+/// The screen after a story, as its viewer sees it.
+fn screen_after(story: &str) -> String {
+    let mut harness = AppHarness::before_welcome(TuiConfig::default(), 100, 40);
+    let suffix = format!("/{story}.told.jsonl");
+    let transcripts = load_transcripts().into_iter();
+    let mut found = transcripts.filter(|(name, _)| name.ends_with(&suffix));
+    let (_, messages) = found.next().unwrap();
+    for message in &messages {
+        let envelope = parse_server_message(&message.to_string(), &Limits::default());
+        let envelope = envelope.map_err(|error| error.refusal).unwrap();
+        harness.input(AppInput::Message(Box::new(envelope.expect("a known type"))));
+    }
+    harness.draw()
+}
+
+/// From the proposal to the outcome, whoever tells it.
+fn story_of_the_command(screen: &str) -> Vec<&str> {
+    let lines = screen.lines().map(str::trim_end);
+    let story = lines.skip_while(|line| !line.contains("proposes"));
+    let story = story.filter(|line| !line.contains("joined"));
+    story.take_while(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn an_edit_looks_the_same_live_and_to_a_late_joiner() {
+    let live = screen_after("an_edited_command_is_voted_on_again_and_runs");
+    insta::assert_snapshot!("an_edit_seen_live", live);
+    let late = screen_after("a_late_joiner_sees_what_was_edited_and_run");
+    insta::assert_snapshot!("an_edit_seen_by_a_late_joiner", late);
+    let between = screen_after("a_late_joiner_sees_what_was_edited");
+    let what = |screen: &str| -> Vec<String> {
+        let lines = story_of_the_command(screen).into_iter();
+        // Without the time, which differs.
+        lines.map(|line| line.chars().skip(10).collect()).collect()
+    };
+    assert!(what(&live).len() > 5, "{live}");
+    assert_eq!(what(&live), what(&late));
+    assert_eq!(what(&live), what(&between));
+}

@@ -1,8 +1,8 @@
 //! Writes and reads the indexes of closed proposals and of output, and the snapshots, as rows.
 
 use bytes::Bytes;
-use pvp_protocol::MessageId;
 use pvp_protocol::payload::OutputStream;
+use pvp_protocol::{MessageId, SHORT_ID_LENGTH};
 use pvp_session::{IndexChange, IndexedChunk, ProposalRecord};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
@@ -110,6 +110,49 @@ pub(super) fn find_proposal(
         }
     }
     Ok(None)
+}
+
+/// Finds closed proposals by the end of their id; the parameters are the short id, the text, the
+/// session's row if only one is searched, and the limit.
+pub(super) const NAMED_PROPOSALS_SQL: &str =
+    "SELECT sessions.id, proposals.data FROM proposals JOIN sessions ON sessions.no = session
+     WHERE substr(proposals.id, -6) = ?1 AND substr(proposals.id, -length(?2)) = ?2
+         AND (?3 IS NULL OR session = ?3) LIMIT ?4";
+
+/// The same by the end of their gate's id.
+pub(super) const NAMED_GATES_SQL: &str =
+    "SELECT sessions.id, proposals.data FROM proposals JOIN sessions ON sessions.no = session
+     WHERE proposals.gate IS NOT NULL AND substr(proposals.gate, -6) = ?1
+         AND substr(proposals.gate, -length(?2)) = ?2
+         AND (?3 IS NULL OR session = ?3) LIMIT ?4";
+
+/// The proposals that this text names by their own id or by that of their gate, each with the id of
+/// its session.
+pub(super) fn proposals_named(
+    connection: &Connection,
+    session: Option<i64>,
+    text: &str,
+    limit: i64,
+) -> rusqlite::Result<Vec<(String, ProposalRecord)>> {
+    let start = text.len().saturating_sub(SHORT_ID_LENGTH);
+    // An id is ASCII, so text that cannot be cut there names none.
+    let Some(short) = text.get(start..) else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    for sql in [NAMED_PROPOSALS_SQL, NAMED_GATES_SQL] {
+        let mut query = connection.prepare_cached(sql)?;
+        let rows = query.query_map(params![short, text, session, limit], |row| {
+            Ok((row.get(0)?, from_json(row, 1)?))
+        })?;
+        for row in rows {
+            let row = row?;
+            if !found.contains(&row) {
+                found.push(row);
+            }
+        }
+    }
+    Ok(found)
 }
 
 pub(super) fn insert_snapshot(

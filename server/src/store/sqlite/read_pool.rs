@@ -123,6 +123,28 @@ impl ReadPool {
         })
     }
 
+    pub(super) fn closed_proposals_named(
+        &self,
+        session: Option<&SessionId>,
+        text: &str,
+        limit: usize,
+    ) -> Result<Vec<(SessionId, ProposalRecord)>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.with_connection(|connection| {
+            let session = match session {
+                None => None,
+                Some(session) => match row_id(connection, session)? {
+                    None => return Ok(Vec::new()),
+                    found => found,
+                },
+            };
+            index_rows::proposals_named(connection, session, text, limit)
+        })?
+        .into_iter()
+        .map(|(session, proposal)| Ok((parse_session_id(&session)?, proposal)))
+        .collect()
+    }
+
     pub(super) fn output_slice(
         &self,
         session: &SessionId,

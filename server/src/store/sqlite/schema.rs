@@ -134,6 +134,11 @@ const MIGRATIONS: &[&str] = &[
         ended_at INTEGER,
         token TEXT
     );
+  ",
+    "
+    -- People refer to a proposal by the last six characters of its id.
+    CREATE INDEX proposals_by_short_id ON proposals (substr(id, -6));
+    CREATE INDEX proposals_by_short_gate ON proposals (substr(gate, -6)) WHERE gate IS NOT NULL;
 ",
 ];
 
@@ -402,13 +407,20 @@ mod tests {
             (super::super::read_pool::OPEN_GATES_SQL, "sessions_by_gates"),
             (super::super::read_pool::MADE_BY_SQL, "sessions_by_maker"),
             (super::super::read_pool::ENDED_SQL, "sessions_by_end"),
+            (
+                super::super::index_rows::NAMED_PROPOSALS_SQL,
+                "proposals_by_short_id",
+            ),
+            (
+                super::super::index_rows::NAMED_GATES_SQL,
+                "proposals_by_short_gate",
+            ),
         ] {
-            let plan: String = connection
-                .query_row(
-                    &format!("EXPLAIN QUERY PLAN {query}"),
-                    rusqlite::params_from_iter(vec![1; query.matches('?').count()]),
-                    |row| row.get(3),
-                )
+            let explained = format!("EXPLAIN QUERY PLAN {query}");
+            let mut statement = connection.prepare(&explained).unwrap();
+            let values = vec![1; statement.parameter_count()];
+            let plan: String = statement
+                .query_row(rusqlite::params_from_iter(values), |row| row.get(3))
                 .unwrap();
             assert!(plan.contains(index), "{plan}");
         }

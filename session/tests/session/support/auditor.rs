@@ -61,6 +61,8 @@ struct AuditedVote {
     deadline: Option<Timestamp>,
     /// What happens at the deadline.
     on_timeout: GateTimeoutAction,
+    /// The allow rule whose author's vote let it pass, if one did.
+    passed_by_rule: Option<MessageId>,
     /// Whether the gate is open, and how it closed.
     state: VoteState,
 }
@@ -345,6 +347,7 @@ impl LogAuditor {
                     deadline: request.deadline,
                     on_timeout: request.on_timeout,
                     state: VoteState::Open,
+                    passed_by_rule: None,
                 };
                 self.gates.insert(id.clone(), request.action_ref.clone());
                 self.proposals.get_mut(&request.action_ref).unwrap().vote = Some(vote);
@@ -653,8 +656,16 @@ impl LogAuditor {
             );
             match resolve.how {
                 ResolutionCause::Quorum => {
-                    assert!(self.quorum_is_met(proposal, vote), "the quorum is not met");
-                    let (eligible, _) = self.eligible_voters(proposal, vote);
+                    let mut vote = vote.clone();
+                    if let Some(rule) = &resolve.rule {
+                        // A rule stands for the vote of its author, and for no more than that.
+                        let author = self.rules[rule].0.clone();
+                        assert_eq!(resolve.by.as_ref(), Some(&author), "another's rule");
+                        assert!(vote.deadline.is_none_or(|due| due > at), "too late");
+                        vote.approved.insert(author);
+                    }
+                    assert!(self.quorum_is_met(proposal, &vote), "the quorum is not met");
+                    let (eligible, _) = self.eligible_voters(proposal, &vote);
                     assert!(given.is_subset(&eligible), "someone counts who may not");
                 }
                 ResolutionCause::Clock => {
@@ -674,7 +685,9 @@ impl LogAuditor {
         };
         let proposal = self.proposals.get_mut(&resolve.tool_proposal).unwrap();
         proposal.closed = state == VoteState::Closed;
-        proposal.vote.as_mut().unwrap().state = state;
+        let vote = proposal.vote.as_mut().unwrap();
+        vote.state = state;
+        vote.passed_by_rule.clone_from(&resolve.rule);
     }
 
     /// No grant without a clearance, at most one per proposal, and for exactly what was shown.
@@ -712,9 +725,14 @@ impl LogAuditor {
             );
         }
         let passed = proposal.vote.as_ref().map(|vote| vote.state.clone());
+        let by_rule = proposal
+            .vote
+            .as_ref()
+            .and_then(|it| it.passed_by_rule.clone());
         match grant.cleared_by {
             ClearedBy::Quorum => {
-                assert_eq!(passed, Some(VoteState::Passed(ResolutionCause::Quorum)))
+                assert_eq!(passed, Some(VoteState::Passed(ResolutionCause::Quorum)));
+                assert_eq!(by_rule, None);
             }
             ClearedBy::Clock => assert_eq!(passed, Some(VoteState::Passed(ResolutionCause::Clock))),
             ClearedBy::Read => {
@@ -730,7 +748,10 @@ impl LogAuditor {
                 assert!(holds || self.config.trust_reads || self.settings.open_mode);
             }
             ClearedBy::AllowRule => {
-                assert_eq!(passed, None);
+                match &by_rule {
+                    None => assert_eq!(passed, None),
+                    Some(_) => assert_eq!(by_rule, grant.rule),
+                }
                 assert!(!self.always_requires_approval(proposal));
                 self.invariant_rule(proposal, &grant.rule.clone().unwrap());
             }
@@ -825,6 +846,7 @@ impl LogAuditor {
             deadline: None,
             on_timeout: GateTimeoutAction::Reject,
             state: VoteState::Open,
+            passed_by_rule: None,
         };
         assert!(
             self.quorum_is_met(proposal, &alone),

@@ -181,6 +181,7 @@ impl EntryFormatter {
                     ("by", resolve.by.as_ref().map(ToString::to_string)),
                     ("reason", resolve.reason.clone()),
                     ("suggestion", resolve.suggestion.clone()),
+                    ("rule", resolve.rule.as_ref().map(ToString::to_string)),
                     ("approvals", format_approvals(&resolve.approvals)),
                 ] {
                     if let Some(value) = value {

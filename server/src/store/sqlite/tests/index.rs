@@ -25,6 +25,7 @@ fn closed(number: u64) -> ProposalRecord {
             proposed: number,
             ..ProposalSeqs::default()
         },
+        steps: Default::default(),
         closed: Some((ProposalOutcome::Finished, number + 1)),
         output: OutputPosition::default(),
     }
@@ -65,6 +66,55 @@ async fn closed_proposals_are_found_by_id_by_gate_and_by_age() {
         let nobody = SessionId::parse("nobody").unwrap();
         let none = store.closed_proposals(&nobody, 9, 9).await.unwrap();
         assert_eq!(none, []);
+    }
+}
+
+#[tokio::test]
+async fn closed_proposals_are_found_by_the_end_of_their_id_in_one_session_or_all() {
+    let (_dir, stores) = both_stores().await;
+    for store in stores {
+        for name in ["owl", "cat"] {
+            let mut log = TestLog::new(name);
+            let named = |number: u64, id: &str| ProposalRecord {
+                id: message_id(id),
+                gate: Some(message_id(&format!("gate-{name}-{number}"))),
+                ..closed(number)
+            };
+            let records = [named(1, "a-4a3f77"), named(2, "b-4a3f77"), named(3, "p_3")];
+            log.grow_with(store.as_ref(), 3, |append| {
+                append.index_changes = records.map(IndexChange::Closed).into();
+            })
+            .await;
+        }
+        let owl = SessionId::parse("owl").unwrap();
+        let found = async |session: Option<&SessionId>, text: &str| {
+            let found = store.closed_proposals_named(session, text, 9).await;
+            let names = found.unwrap().into_iter();
+            let mut names: Vec<_> = names
+                .map(|(session, it)| format!("{session} {}", it.id))
+                .collect();
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(
+            found(Some(&owl), "4a3f77").await,
+            ["owl a-4a3f77", "owl b-4a3f77"]
+        );
+        assert_eq!(
+            found(None, "a-4a3f77").await,
+            ["cat a-4a3f77", "owl a-4a3f77"]
+        );
+        assert_eq!(found(None, "p_3").await, ["cat p_3", "owl p_3"]);
+        assert_eq!(found(None, "gate-owl-2").await, ["owl b-4a3f77"]);
+        for nothing in ["a3f77", "x-4a3f77", "_3", "p%3", "", "é4a3f77", "4a3f7é"] {
+            assert_eq!(
+                found(None, nothing).await,
+                Vec::<String>::new(),
+                "{nothing}"
+            );
+        }
+        let limited = store.closed_proposals_named(None, "4a3f77", 1).await;
+        assert!(!limited.unwrap().is_empty());
     }
 }
 
