@@ -140,7 +140,7 @@ fn summary_line(record: &CommandRecord) -> String {
     format!(
         "{}  {:<11}  {:<9}  {}{approved}",
         record.tool_proposal,
-        record.category.as_str(),
+        record.category.label(record.sensitive_read),
         outcome_text(record),
         one_line(&record.command),
     )

@@ -224,7 +224,7 @@ impl StreamRenderer<'_> {
         let mut spans = self.heading(item);
         spans.push(Span::styled(format!(" {verb} "), self.theme.muted));
         if let Some(assessment) = &requested.assessment {
-            let category_label = format!("[{}] ", assessment.category);
+            let category_label = format!("[{}] ", assessment.category_label());
             spans.push(Span::styled(
                 category_label,
                 self.theme.category(assessment.category),

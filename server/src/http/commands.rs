@@ -249,6 +249,7 @@ fn read_proposal(envelope: Envelope, proposal: &ProposalRecord) -> Option<(Comma
         cwd: action.cwd,
         description,
         category: assessment.category,
+        sensitive_read: assessment.sensitive_read,
         risk: assessment.risk,
         rule: assessment.rule,
         status: command_status(proposal),
@@ -334,6 +335,7 @@ fn apply_entry(
                 record.command = action.command.summary();
                 record.cwd = action.cwd;
                 record.category = assessment.category;
+                record.sensitive_read = assessment.sensitive_read;
                 record.risk = assessment.risk;
                 record.rule = assessment.rule;
             }

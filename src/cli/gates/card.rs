@@ -21,7 +21,7 @@ const MAX_COMMAND_CHARS: usize = 100;
 
 /// A short name that identifies the gate and the action shown: the end of the id, `@`, the
 /// beginning of the digest.
-pub(super) fn gate_handle(gate: &GateListItem) -> String {
+pub(crate) fn gate_handle(gate: &GateListItem) -> String {
     let id = gate.open.gate.as_str();
     let digest = gate.open.assessment.digest.to_string();
     format!(
@@ -47,7 +47,7 @@ pub(super) fn summary_line(gate: &GateListItem, now: Timestamp) -> String {
         "{}  {}  {:<11}  {}/{}  {:>6}  {}{}",
         gate_handle(gate),
         gate.session,
-        assessment.category.as_str(),
+        assessment.category_label(),
         gate.received,
         gate.required,
         time_left(gate, now),
@@ -176,7 +176,7 @@ pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> String {
         "verdict",
         format!(
             "{}, {} risk: {} [{}]",
-            assessment.category,
+            assessment.category_label(),
             assessment.risk,
             one_line(&assessment.reason),
             assessment.rule
@@ -184,7 +184,7 @@ pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> String {
     ));
     rows.extend(assessment.notes.iter().map(|note| ("note", one_line(note))));
     rows.extend(assessment.parts.iter().map(|part| {
-        let category = part.category.as_str();
+        let category = part.category_label();
         let text = format!("{category:<11} {}  ({})", part.text, part.reason);
         ("part", one_line(&text))
     }));

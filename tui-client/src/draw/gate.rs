@@ -197,7 +197,7 @@ fn title(app: &App, current: CurrentCard<'_>) -> String {
             };
             let left = card.remaining_ms(app.now).map(narrate::countdown);
             let left = left.map(|left| format!(" · {left}")).unwrap_or_default();
-            format!("{of} · {}{left}", card.category)
+            format!("{of} · {}{left}", card.category_label())
         }
         CurrentCard::Closed(_) => match app.view.open_gate_count() {
             0 => "Decided; esc goes back to typing".to_owned(),
@@ -265,7 +265,7 @@ fn summary_line(
     columns: usize,
 ) -> Line<'static> {
     let mark = if open { "▶" } else { " " };
-    let category = format!("{:<11}", card.category.as_str());
+    let category = format!("{:<11}", card.category_label());
     let votes = format!(" {}/{} ", card.received, card.required);
     let left = card
         .remaining_ms(app.now)
@@ -354,7 +354,7 @@ fn preflight_item_rows(
     };
     let mut head = vec![
         Span::styled(format!("{head} "), app.theme.strong),
-        Span::styled(card.category.as_str(), app.theme.category(card.category)),
+        Span::styled(card.category_label(), app.theme.category(card.category)),
     ];
     if card.digest != choice.digest {
         head.push(Span::styled(
