@@ -9,6 +9,7 @@ mod doctor;
 mod exec;
 mod gates;
 mod history;
+mod interrupt;
 mod invite;
 mod link_argument;
 mod links;
@@ -66,6 +67,8 @@ pub(crate) enum CliCommand {
 
     /// Ask the agent something, or send any other message.
     Send(send::SendArguments),
+    /// Stop what an agent is doing, and tell it why.
+    Interrupt(interrupt::InterruptArguments),
     /// Run a command of your own where the agent's commands run, and see what it prints.
     Exec(exec::ExecArguments),
     /// What happened in a session, and with --follow what happens.
@@ -122,6 +125,7 @@ pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Amend(arguments) => gates::amend(&arguments),
         CliCommand::Rules(arguments) => rules::run(&arguments),
         CliCommand::Send(arguments) => send::run(&arguments),
+        CliCommand::Interrupt(arguments) => interrupt::run(&arguments),
         CliCommand::Exec(arguments) => exec::run(arguments),
         CliCommand::Tail(arguments) => tail::run(&arguments),
         CliCommand::History(arguments) => history::run(&arguments),
