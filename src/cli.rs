@@ -17,10 +17,13 @@ mod log_line;
 mod login;
 mod manual;
 mod policy;
+mod program_name;
 mod rules;
 mod send;
 mod server;
 mod sessions;
+mod shell_words;
+mod status;
 mod tail;
 mod tokens;
 mod tui;
@@ -111,7 +114,11 @@ pub(crate) enum CliCommand {
     Man(manual::ManArguments),
 }
 
-pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
+/// Runs a command; without one, says what to do next.
+pub(crate) fn run(command: Option<CliCommand>) -> anyhow::Result<ExitCode> {
+    let Some(command) = command else {
+        return status::run();
+    };
     match command {
         CliCommand::Up(arguments) => up::run(arguments),
         CliCommand::Demo(arguments) => demo::run(arguments),

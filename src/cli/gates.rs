@@ -2,6 +2,8 @@
 
 mod card;
 
+pub(super) use card::gate_handle;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::Duration;

@@ -21,6 +21,7 @@ mod mixed_approval;
 mod rules;
 mod send_and_tail;
 mod sessions;
+mod status;
 mod terminal_escapes;
 mod tools;
 mod up_and_demo;
