@@ -3,6 +3,7 @@
 mod agent;
 mod audit;
 mod check;
+mod completion;
 mod connect;
 mod demo;
 mod doctor;
@@ -108,8 +109,11 @@ pub(crate) enum CliCommand {
 
     /// What this machine can enforce.
     Doctor(doctor::DoctorArguments),
-    /// Completions for a shell.
-    Completions(manual::CompletionsArguments),
+    /// Completions for a shell: subcommands, options, and gates, sessions, agents and rules.
+    Completions(completion::CompletionsArguments),
+    /// What could come next on a command line; called by the script of `pvp completions`.
+    #[command(hide = true)]
+    Complete(completion::CompleteArguments),
     /// Manual pages.
     Man(manual::ManArguments),
 }
@@ -149,7 +153,8 @@ pub(crate) fn run(command: Option<CliCommand>) -> anyhow::Result<ExitCode> {
         CliCommand::Policy(arguments) => policy::run(arguments),
         CliCommand::Audit(arguments) => audit::run(arguments),
         CliCommand::Doctor(arguments) => doctor::run(&arguments),
-        CliCommand::Completions(arguments) => manual::completions(&arguments),
+        CliCommand::Completions(arguments) => completion::print_script(&arguments),
+        CliCommand::Complete(arguments) => completion::complete(&arguments),
         CliCommand::Man(arguments) => manual::man(&arguments),
     }
 }

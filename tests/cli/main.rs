@@ -11,6 +11,7 @@ mod support;
 
 mod arguments;
 mod check;
+mod completion;
 mod connect;
 mod errors;
 mod gates;
