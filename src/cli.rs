@@ -27,6 +27,7 @@ mod shell_words;
 mod status;
 mod tail;
 mod tokens;
+mod tour;
 mod tui;
 mod up;
 
@@ -45,7 +46,8 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) enum CliCommand {
     /// Start a server with a session in it, and print the links to give out.
     Up(up::UpArguments),
-    /// Start a server and an agent that shows what happens to its commands.
+    /// See how it works: a server, and an agent whose commands you decide on; --tour explains each
+    /// step.
     Demo(demo::DemoArguments),
     /// Run the server alone, or rotate the key that signs its logs.
     Server(server::ServerCommandArguments),
