@@ -113,7 +113,8 @@ async fn a_newcomer_who_types_what_is_printed_gets_to_the_end() {
     let executed = log.iter().rev();
     let mut executed = executed.filter(|entry| message_type(entry) == "tool.execute");
     let last = &executed.next().unwrap()["payload"];
-    assert_eq!(last["grant"]["action"]["line"], "rm -rf old-notes");
+    let action = last["grant"]["action"].to_string();
+    assert!(action.contains("rm -rf old-notes"), "{action}");
     let voters = last["approved_by"].as_array().unwrap();
     assert_eq!(voters.len(), 2, "{voters:?}");
     let robin = voters
