@@ -17,7 +17,7 @@ pub(super) fn script(shell: Shell) -> String {
         Shell::Zsh => zsh(&known),
         Shell::Fish => format!("{known}{}", with_program(FISH)),
         // Other shells complete what clap knows.
-        _ => known.into_owned(),
+        Shell::Elvish | Shell::PowerShell | _ => known.into_owned(),
     }
 }
 
