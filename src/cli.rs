@@ -4,12 +4,14 @@ mod administration;
 mod agent;
 mod audit;
 mod check;
+mod completion;
 mod connect;
 mod demo;
 mod doctor;
 mod exec;
 mod gates;
 mod history;
+mod interrupt;
 mod invite;
 mod join;
 mod link_argument;
@@ -20,6 +22,7 @@ mod login;
 mod manual;
 mod own_links;
 mod policy;
+mod program_name;
 mod proposal_handle;
 mod rules;
 mod send;
@@ -28,8 +31,11 @@ mod session;
 mod session_settings;
 mod sessions;
 mod share;
+mod shell_words;
+mod status;
 mod tail;
 mod tokens;
+mod tour;
 mod tui;
 mod up;
 
@@ -48,7 +54,8 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) enum CliCommand {
     /// Start a server with a session; with --share, print a line that lets another person join.
     Up(up::UpArguments),
-    /// Start a server and an agent that shows what happens to its commands.
+    /// See how it works: a server, and an agent whose commands you decide on; --tour explains each
+    /// step.
     Demo(demo::DemoArguments),
     /// Run the server alone, or rotate the key that signs its logs.
     Server(server::ServerCommandArguments),
@@ -74,6 +81,8 @@ pub(crate) enum CliCommand {
 
     /// Ask the agent something, or send any other message.
     Send(send::SendArguments),
+    /// Stop what an agent is doing, and tell it why.
+    Interrupt(interrupt::InterruptArguments),
     /// Run a command of your own where the agent's commands run, and see what it prints.
     Exec(exec::ExecArguments),
     /// What happened in a session, and with --follow what happens.
@@ -114,13 +123,20 @@ pub(crate) enum CliCommand {
 
     /// What this machine can enforce.
     Doctor(doctor::DoctorArguments),
-    /// Completions for a shell.
-    Completions(manual::CompletionsArguments),
+    /// Completions for a shell: subcommands, options, and gates, sessions, agents and rules.
+    Completions(completion::CompletionsArguments),
+    /// What could come next on a command line; called by the script of `pvp completions`.
+    #[command(hide = true)]
+    Complete(completion::CompleteArguments),
     /// Manual pages.
     Man(manual::ManArguments),
 }
 
-pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
+/// Runs a command; without one, says what to do next.
+pub(crate) fn run(command: Option<CliCommand>) -> anyhow::Result<ExitCode> {
+    let Some(command) = command else {
+        return status::run();
+    };
     match command {
         CliCommand::Up(arguments) => up::run(arguments),
         CliCommand::Demo(arguments) => demo::run(arguments),
@@ -134,6 +150,7 @@ pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Amend(arguments) => gates::amend(&arguments),
         CliCommand::Rules(arguments) => rules::run(&arguments),
         CliCommand::Send(arguments) => send::run(&arguments),
+        CliCommand::Interrupt(arguments) => interrupt::run(&arguments),
         CliCommand::Exec(arguments) => exec::run(arguments),
         CliCommand::Tail(arguments) => tail::run(&arguments),
         CliCommand::History(arguments) => history::run(&arguments),
@@ -152,7 +169,8 @@ pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Policy(arguments) => policy::run(arguments),
         CliCommand::Audit(arguments) => audit::run(arguments),
         CliCommand::Doctor(arguments) => doctor::run(&arguments),
-        CliCommand::Completions(arguments) => manual::completions(&arguments),
+        CliCommand::Completions(arguments) => completion::print_script(&arguments),
+        CliCommand::Complete(arguments) => completion::complete(&arguments),
         CliCommand::Man(arguments) => manual::man(&arguments),
     }
 }

@@ -13,10 +13,10 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Supervise an AI agent together: propose, gate, run, watch, prove.
 #[derive(Parser)]
-#[command(name = "pvp", version, arg_required_else_help = true)]
+#[command(name = "pvp", version)]
 pub(crate) struct CliArguments {
     #[command(subcommand)]
-    command: cli::CliCommand,
+    command: Option<cli::CliCommand>,
 }
 
 fn main() -> ExitCode {

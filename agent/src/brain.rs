@@ -188,7 +188,7 @@ impl AnswerStream {
             return None;
         }
         let event = self.events.recv().await.unwrap_or_else(|| {
-            let message = "the answer ended without an end";
+            let message = "the answer stopped before its end";
             Err(BrainError::new(BrainErrorKind::ConnectionLost, message))
         });
         self.ended = matches!(event, Err(_) | Ok(BrainEvent::Finished(_)));
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(answer_stream.next().await, Some(Ok(text)));
         let broken = BrainError::new(
             BrainErrorKind::ConnectionLost,
-            "the answer ended without an end",
+            "the answer stopped before its end",
         );
         assert_eq!(answer_stream.next().await, Some(Err(broken)));
         assert_eq!(answer_stream.next().await, None);

@@ -39,7 +39,9 @@ pub enum GrantRefusal {
     NobodyApproved,
     #[error("the server says that it is a person's own command, but this agent proposed it")]
     NotAnOwnCommand,
-    #[error("this executor runs no commands of people; that takes `pvp agent --accept-shell`")]
+    #[error(
+        "this executor does not run people's own commands; start it with `pvp agent --accept-shell`"
+    )]
     NoShellExec,
     #[error("somebody edited it, and this executor runs only what it proposed itself")]
     NoEdits,

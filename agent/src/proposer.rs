@@ -47,7 +47,7 @@ pub enum ProposeError {
     BadArguments(#[from] ActionError),
     #[error("{0}")]
     BadDirectory(String),
-    #[error("it could not be noted that it is proposed, so it is not: {0}")]
+    #[error("it was not proposed, because that could not be written to the journal: {0}")]
     NotRecorded(String),
     #[error("{}", .0.message)]
     Refused(Box<ErrorReport>),

@@ -29,7 +29,7 @@ pub(crate) async fn next_received(events: &mut ConnectionEvents) -> Received {
             Some(ConnectionEvent::Ended(EndReason::Refused(report))) => {
                 let why = report.message;
                 Received::Over(Some(format!(
-                    "the server does not let this agent in any more: {why}"
+                    "the server no longer lets this agent in: {why}"
                 )))
             }
             Some(ConnectionEvent::Ended(EndReason::RecordChanged(warning))) => {

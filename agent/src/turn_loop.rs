@@ -223,8 +223,8 @@ impl TurnLoop {
         self.conversation =
             Conversation::new(system_prompt(&self.agent, &self.options, Some(&recap_text)));
         if let Some(prompt) = recap.unanswered_prompt() {
-            let notice = "I was restarted while I worked on this. What I had proposed is withdrawn, \
-                         and what I was running was ended. Ask me again, and I go on.";
+            let notice = "I was restarted while I worked on this. My proposals were withdrawn, and my \
+                         running commands were stopped. Ask me again to continue.";
             let mut response =
                 ResponseStream::new(self.agent.connection().clone(), Some(prompt.clone()));
             response.push_text(notice).await;
@@ -252,7 +252,7 @@ impl TurnLoop {
         }
         let steps = self.options.max_steps;
         let notice =
-            format!("I have taken {steps} steps in a row and stop here. Say so if I am to go on.");
+            format!("I stopped after {steps} steps in a row. Ask me to continue if I should.");
         self.conversation
             .fail_open_calls("Nothing was done: too many steps in a row.");
         self.send_notice(&notice).await;
@@ -448,18 +448,18 @@ impl TurnLoop {
 }
 
 async fn send_error(response: &mut ResponseStream, error: &BrainError) {
-    let text = format!("\n\n[I cannot go on: {}]", error.message);
+    let text = format!("\n\n[I cannot continue: {}]", error.message);
     response.push_text(&text).await;
 }
 
 /// The result of a call that was not started because of an interrupt.
 const INTERRUPTED_RESULT: &str =
-    "Nothing was done: people interrupted you before this call was begun.";
+    "Nothing was done: people interrupted you before this call started.";
 
 /// Sent when the provider withholds an answer.
-const WITHHELD_NOTICE: &str = "\n\n[The provider withheld this answer. What led to it is taken out of the \
-                        conversation; ask in other words.]";
+const WITHHELD_NOTICE: &str = "\n\n[The provider withheld this answer, so what led to it was removed from the \
+                        conversation. Ask in other words.]";
 
 /// Sent to someone who prompts the agent while a proposal waits for votes.
-const STILL_WAITING_NOTICE: &str = "I have heard you. What I proposed last still waits for a decision; \
-                             approve it or reject it, and I go on with what you said.";
+const STILL_WAITING_NOTICE: &str = "I got your message. My last proposal is still waiting for a decision: \
+                             approve or reject it, and I will continue with what you said.";

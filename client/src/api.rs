@@ -25,7 +25,8 @@ use crate::record::is_well_formed;
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an answer may take, in addition to the time that a long poll waits.
+/// How long an answer may take unless the caller says otherwise, in addition to the time that a long
+/// poll waits.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the archive of a session may take, or its deletion.
@@ -70,12 +71,22 @@ pub struct ApiClient {
     link: Link,
     /// Created by the first request, because creating it blocks, as requests do.
     http: OnceLock<Client>,
+    /// How long an answer may take, in addition to the time that a long poll waits.
+    response_timeout: Duration,
 }
 
 impl ApiClient {
     pub fn new(link: Link) -> Self {
-        let http = OnceLock::new();
-        Self { link, http }
+        Self::with_timeout(link, RESPONSE_TIMEOUT)
+    }
+
+    /// A client that gives up on an answer after this time, the time to connect included.
+    pub fn with_timeout(link: Link, response_timeout: Duration) -> Self {
+        Self {
+            link,
+            http: OnceLock::new(),
+            response_timeout,
+        }
     }
 
     /// The link that it was made for.
@@ -287,7 +298,7 @@ impl ApiClient {
         wait: Duration,
     ) -> Result<T, ApiError> {
         let request = self.request(Method::GET, path, query)?;
-        self.send_request(request.timeout(wait + RESPONSE_TIMEOUT))
+        self.send_request(request.timeout(wait + self.response_timeout))
     }
 
     fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
@@ -296,7 +307,7 @@ impl ApiClient {
         let request = request
             .header("Content-Type", "application/json")
             .body(body);
-        self.send_request(request.timeout(RESPONSE_TIMEOUT))
+        self.send_request(request.timeout(self.response_timeout))
     }
 
     fn request(

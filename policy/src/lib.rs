@@ -168,6 +168,7 @@ impl Policy {
             rule: "default.fault".to_owned(),
             reason: "the assessment failed, which is a fault in PVP; look at the command closely"
                 .to_owned(),
+            sensitive_read: false,
             parts: Vec::new(),
             notes: Vec::new(),
             needed_read_roots: Vec::new(),
@@ -210,6 +211,7 @@ impl Policy {
             risk: decision.risk,
             rule: decision.rule,
             reason: decision.reason,
+            sensitive_read: decision.sensitive_read && doubts.is_empty(),
             parts: part_assessments(&assessor, &shown),
             notes,
             needed_read_roots: Vec::new(),
@@ -375,26 +377,33 @@ fn is_same_in_every_shell(c: char) -> bool {
 /// The assessments of the parts, if there are several. A part that was interpreted in several ways
 /// is listed once, with its most severe verdict.
 fn part_assessments(assessor: &Assessor<'_>, shown: &str) -> Vec<PartAssessment> {
-    let mut span_verdicts: Vec<_> = assessor.span_verdicts.iter().collect();
+    if assessor.span_verdicts.len() < 2 {
+        return Vec::new();
+    }
+    let mut span_verdicts = assessor.span_verdicts.clone();
     span_verdicts.sort_by_key(|span_verdict| {
         let verdict = &span_verdict.verdict;
         let severity = Reverse((verdict.category, verdict.risk));
         (span_verdict.span.start, span_verdict.span.end, severity)
     });
-    span_verdicts.dedup_by(|later, earlier| later.span == earlier.span);
+    span_verdicts.dedup_by(|later, earlier| {
+        let same = later.span == earlier.span;
+        if same {
+            earlier.verdict = earlier.verdict.clone().max(later.verdict.clone());
+        }
+        same
+    });
     if span_verdicts.len() < 2 {
         return Vec::new();
     }
-    let verdict = |span_verdict: &assess::SpanVerdict| PartAssessment {
+    let verdict = |span_verdict: assess::SpanVerdict| PartAssessment {
         start: span_verdict.span.start,
         end: span_verdict.span.end,
-        text: shown
-            .get(span_verdict.span.clone())
-            .unwrap_or_default()
-            .to_owned(),
+        text: shown.get(span_verdict.span).unwrap_or_default().to_owned(),
         category: span_verdict.verdict.category,
-        rule: span_verdict.verdict.rule.clone(),
-        reason: span_verdict.verdict.reason.clone(),
+        rule: span_verdict.verdict.rule,
+        reason: span_verdict.verdict.reason,
+        sensitive_read: span_verdict.verdict.sensitive_read,
     };
     span_verdicts.into_iter().map(verdict).collect()
 }

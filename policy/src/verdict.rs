@@ -11,6 +11,8 @@ pub(crate) struct CommandVerdict {
     pub(crate) reason: String,
     /// What a read needs; none for anything else, and for what the shell does by itself.
     pub(crate) profile: SandboxProfile,
+    /// It only reads, and is a write because of what it reads.
+    pub(crate) sensitive_read: bool,
 }
 
 impl CommandVerdict {
@@ -21,6 +23,7 @@ impl CommandVerdict {
             rule: rule.to_owned(),
             reason: reason.to_owned(),
             profile: SandboxProfile::None,
+            sensitive_read: false,
         }
     }
 
@@ -28,19 +31,45 @@ impl CommandVerdict {
         Self::new(Category::Write, risk, rule, reason)
     }
 
-    /// The more severe of the two; `self` if they are equal.
+    /// The verdict on a command that only reads, but reads what people are asked for.
+    pub(crate) fn sensitive_read(risk: Risk, rule: &str, reason: &str) -> Self {
+        Self {
+            sensitive_read: true,
+            ..Self::write(risk, rule, reason)
+        }
+    }
+
+    /// The more severe of the two; `self` if they are equal. It stays a sensitive read only if the
+    /// other does no more than read either.
     pub(crate) fn max(self, other: Self) -> Self {
-        if (other.category, other.risk) > (self.category, self.risk) {
+        let only_reads = self.only_reads() && other.only_reads();
+        let more_severe = if (other.category, other.risk) > (self.category, self.risk) {
             other
         } else {
             self
+        };
+        match only_reads {
+            true => more_severe,
+            false => more_severe.not_only_reading(),
+        }
+    }
+
+    fn only_reads(&self) -> bool {
+        self.category == Category::Read || self.sensitive_read
+    }
+
+    /// This verdict on something that may do more than read.
+    pub(crate) fn not_only_reading(self) -> Self {
+        Self {
+            sensitive_read: false,
+            ..self
         }
     }
 
     /// This verdict, but never a read, because it is not certain what the wrapper runs.
     pub(crate) fn at_least_write(self, wrapper: &str) -> Self {
         if self.category > Category::Read {
-            return self;
+            return self.not_only_reading();
         }
         let reason = format!("run by `{wrapper}`, which may run anything");
         Self::write(Risk::Low, "default.wrapped", &reason)

@@ -154,6 +154,11 @@ rule: string,
  */
 reason: string,
 /**
+ * It only reads, and is a `write` because of what it reads: files that may hold secrets, or
+ * that lie outside the workspace.
+ */
+sensitive_read?: boolean,
+/**
  * The assessments of the parts of a compound command, in order.
  */
 parts?: Array<PartAssessment>,
@@ -253,6 +258,10 @@ description: string,
  * The category of its assessment.
  */
 category: Category,
+/**
+ * It only reads, and is a `write` because of what it reads.
+ */
+sensitive_read?: boolean,
 /**
  * The risk of its assessment.
  */
@@ -1355,7 +1364,11 @@ rule: string,
 /**
  * Why, in a sentence for those who vote.
  */
-reason: string, };
+reason: string,
+/**
+ * It only reads, and is a `write` because of what it reads.
+ */
+sensitive_read?: boolean, };
 
 export type Participant = { presence: PresenceStatus,
 /**

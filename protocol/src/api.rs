@@ -460,6 +460,10 @@ wire_structs! {
         pub description: String,
         /// The category of its assessment.
         pub category: Category,
+        /// It only reads, and is a `write` because of what it reads.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub sensitive_read: bool,
         /// The risk of its assessment.
         pub risk: Risk,
         /// The policy rule that decided the assessment.

@@ -62,6 +62,11 @@ wire_structs! {
         pub rule: String,
         /// Why, in a sentence for those who vote.
         pub reason: String,
+        /// It only reads, and is a `write` because of what it reads: files that may hold secrets, or
+        /// that lie outside the workspace.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub sensitive_read: bool,
         /// The assessments of the parts of a compound command, in order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
@@ -101,6 +106,38 @@ wire_structs! {
         pub rule: String,
         /// Why, in a sentence for those who vote.
         pub reason: String,
+        /// It only reads, and is a `write` because of what it reads.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub sensitive_read: bool,
+    }
+}
+
+impl Assessment {
+    /// The category as people read it.
+    pub fn category_label(&self) -> &'static str {
+        self.category.label(self.sensitive_read)
+    }
+}
+
+impl PartAssessment {
+    /// The category as people read it.
+    pub fn category_label(&self) -> &'static str {
+        self.category.label(self.sensitive_read)
+    }
+}
+
+impl Category {
+    /// The category as people read it. A read that needs approval is a `write` to machines, because
+    /// only a `read` runs without approval.
+    pub fn label(self, sensitive_read: bool) -> &'static str {
+        match self {
+            Category::Write if sensitive_read => "sensitive read",
+            // An agent that calls its own read dangerous raises the category, and then it shows.
+            Category::Read | Category::Write | Category::Destructive | Category::Blocked => {
+                self.as_str()
+            }
+        }
     }
 }
 

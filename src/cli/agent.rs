@@ -25,6 +25,9 @@ use super::{check, link_argument, links, one_line, print_line, server};
 /// How long a stopping agent may take to end its commands and leave the session.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Answers in a row before the agent waits for a person, unless told otherwise.
+const DEFAULT_MOST_ANSWERS: u32 = 100;
+
 const MIB: u64 = 1024 * 1024;
 
 #[derive(Args)]
@@ -57,7 +60,7 @@ pub(crate) struct AgentArguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum BrainKind {
+pub(super) enum BrainKind {
     /// A file of steps, in TOML or JSON lines
     Scripted,
     /// A model behind Anthropic's Messages API; the key is in ANTHROPIC_API_KEY
@@ -68,7 +71,7 @@ enum BrainKind {
 }
 
 #[derive(Args)]
-struct BrainArguments {
+pub(super) struct BrainArguments {
     /// What answers [default: scripted with --script, else anthropic]
     #[arg(long, env = "PVP_AGENT_BRAIN", value_enum)]
     brain: Option<BrainKind>,
@@ -94,7 +97,7 @@ struct BrainArguments {
     #[arg(long, value_name = "FILE")]
     instructions: Option<PathBuf>,
     /// Answers in a row before it waits for a person
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_MOST_ANSWERS)]
     most_answers: u32,
 }
 
@@ -273,7 +276,22 @@ async fn run_until_stopped(
 }
 
 impl BrainArguments {
-    fn build_brain(&self) -> anyhow::Result<Brain> {
+    /// Arguments that name a model, and leave everything else at its default.
+    pub(super) fn for_model(model: &str, brain: Option<BrainKind>, base_url: Option<&str>) -> Self {
+        Self {
+            brain,
+            script: None,
+            model: Some(model.to_owned()),
+            base_url: base_url.map(str::to_owned),
+            context: None,
+            max_tokens: None,
+            thinking: None,
+            instructions: None,
+            most_answers: DEFAULT_MOST_ANSWERS,
+        }
+    }
+
+    pub(super) fn build_brain(&self) -> anyhow::Result<Brain> {
         let kind = self.brain.unwrap_or(match self.script {
             Some(_) => BrainKind::Scripted,
             None => BrainKind::Anthropic,
@@ -438,21 +456,21 @@ pub(super) fn print_agent_event(event: AgentEvent) {
             lines.join("\n")
         }
         AgentEvent::Proposed { command, purpose } if purpose.is_empty() => {
-            format!("agent: I want to run {}", one_line(&command))
+            format!("agent proposes: {}", one_line(&command))
         }
         AgentEvent::Proposed { command, purpose } => {
             format!(
-                "agent: I want to {}: {}",
-                one_line(&purpose),
-                one_line(&command)
+                "agent proposes: {} ({})",
+                one_line(&command),
+                one_line(&purpose)
             )
         }
-        AgentEvent::GateOpened { quorum } => format!("agent: it waits ({quorum})"),
-        AgentEvent::CommandEnded { how, .. } => format!("agent: {}", one_line(&how)),
+        AgentEvent::GateOpened { quorum } => format!("waiting for {quorum}"),
+        AgentEvent::CommandEnded { how, .. } => one_line(&how),
         AgentEvent::Interrupted { by, message } => {
             format!("{} interrupts: {}", one_line(&by), one_line(&message))
         }
-        AgentEvent::Failed(why) => format!("agent: I cannot go on: {}", one_line(&why)),
+        AgentEvent::Failed(why) => format!("agent cannot continue: {}", one_line(&why)),
     };
     // Printing may fail when nobody reads the output any more; the agent keeps running.
     let _ = print_line(line);

@@ -113,13 +113,13 @@ fn check_stdin(
 /// Prints an assessment for a person.
 pub(super) fn print_assessment(assessment: &Assessment) -> anyhow::Result<()> {
     let risk = format!("{:?}", assessment.risk).to_lowercase();
-    super::print_line(format!("{}  (risk: {risk})", assessment.category))?;
+    super::print_line(format!("{}  (risk: {risk})", assessment.category_label()))?;
     super::print_line(format!("rule    {}", assessment.rule))?;
     super::print_line(format!("reason  {}", one_line(&assessment.reason)))?;
     for part in &assessment.parts {
         super::print_line(format!(
-            "part    {:<11} {}  [{}] {}",
-            part.category.as_str(),
+            "part    {:<14} {}  [{}] {}",
+            part.category_label(),
             one_line(&part.text),
             part.rule,
             one_line(&part.reason)

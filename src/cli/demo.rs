@@ -1,4 +1,6 @@
-//! `pvp demo`: starts a server, a session and an agent that shows what happens to its commands.
+//! `pvp demo`: starts a server, a session and an agent, and shows what happens to its commands.
+
+mod files;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,52 +15,118 @@ use pvp_agent::turn_loop::{AgentOptions, run_turn_loop};
 use pvp_client::user_directories::share_directory;
 use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::InviteRequest;
-use pvp_protocol::{ParticipantKind, Role, SandboxProfile, SessionConfig, SessionId};
+use pvp_protocol::payload::PromptSubmit;
+use pvp_protocol::{
+    ExtraFields, JsonObject, ParticipantId, ParticipantKind, QuorumByCategory, QuorumRule, Role,
+    SandboxProfile, SessionConfig, SessionId,
+};
 use pvp_server::Server;
 
+use super::agent::{BrainArguments, BrainKind};
+use super::program_name::program_name;
 use super::server::ServerArguments;
 use super::up::OwnLinks;
-use super::{agent, print_line, server, up};
+use super::{agent, print_line, server, tour, up};
+
+/// What a model is asked to do, in the name of the person who starts the demo.
+const TASK: &str = "Eggs are missing from notes.txt: please add them. Then delete the directory \
+                    old-notes, which nobody needs any more.";
+
+/// What a model is told about where it is.
+const INSTRUCTIONS: &str = "This is a short demonstration of how people supervise you. The project is \
+    the current directory: notes.txt is a shopping list with one item a line, and old-notes holds \
+    earlier lists. Do what you are asked in a few small commands, one at a time. If people reject \
+    one, answer to their reason.";
 
 #[derive(Args)]
 pub(crate) struct DemoArguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// Where the agent's commands run; made if it is not there [default: pvp/demo below the
-    /// directory for the user's files]
+    /// Where the agent's commands run: a new directory, or one of an earlier demo [default:
+    /// pvp/demo below the directory for the user's files]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
+    /// Walk through approving, rejecting, editing, allowing, interrupting, running a command of
+    /// your own, and deciding together with a second person
+    #[arg(long, conflicts_with = "model")]
+    tour: bool,
+    /// Let this model do the demo's task, instead of a script
+    #[arg(long)]
+    model: Option<String>,
+    /// With --model: the API that it is behind [default: anthropic]
+    #[arg(long, env = "PVP_AGENT_BRAIN", value_enum)]
+    brain: Option<BrainKind>,
+    /// With --model: where to ask, if not the provider itself
+    #[arg(long, env = "PVP_AGENT_BASE_URL", value_name = "URL")]
+    base_url: Option<String>,
+}
+
+/// Who drives the demo.
+enum DemoDriver {
+    Script,
+    Model(Box<Brain>),
+    Tour,
 }
 
 pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
+    let driver = arguments.driver()?;
     let mut config = server::prepare(&arguments.server)?;
     let data = server::data_directory(&config)?;
-    let workspace = match arguments.workspace {
-        Some(workspace) => workspace,
-        None => share_directory()
-            .context("no place for the demo's files; give --workspace")?
-            .join("demo"),
-    };
-    let workspace = create_workspace(&workspace)?;
-    check_apart(&data, &workspace)?;
+    let workspace = arguments.create_workspace(&data)?;
     let mut settings = ExecutorSettings::new(workspace.clone(), data.join("executor"));
-    settings.private_paths.push(data);
+    settings.private_paths.push(data.clone());
     // Server, agent and people of a demo are on one machine, and people try commands of their own.
     settings.accepted.shell_exec = true;
     config.working_directory = workspace.to_str().map(str::to_owned);
     super::runtime()?.block_on(server::serve(config, async move |server: &Server| {
         let session = new_session_id();
-        let own_links = OwnLinks::find_or_invite(server, &session).await?;
-        let agent = invite_agent(server, &session).await?;
+        let demo = Demo {
+            own_links: OwnLinks::find_or_invite(server, &session).await?,
+            agent_link: invite(server, &session, "demo agent", ParticipantKind::Agent).await?,
+            second_person: invite(server, &session, "Robin", ParticipantKind::Human).await?,
+            session,
+            settings,
+            data,
+        };
         // In a task of its own, because the server answers only once this closure has returned.
         tokio::spawn(async move {
-            if let Err(error) = run_demo(own_links, agent, session, settings).await {
+            if let Err(error) = demo.run(driver).await {
                 super::print_error(&error.context("the demo stopped"));
             }
         });
         Ok(())
     }))?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl DemoArguments {
+    /// Fails before anything is started if the model cannot be asked.
+    fn driver(&self) -> anyhow::Result<DemoDriver> {
+        let Some(model) = &self.model else {
+            return Ok(match self.tour {
+                true => DemoDriver::Tour,
+                false => DemoDriver::Script,
+            });
+        };
+        if self.brain == Some(BrainKind::Scripted) {
+            bail!("--model goes with --brain anthropic or openai");
+        }
+        let brain = BrainArguments::for_model(model, self.brain, self.base_url.as_deref());
+        Ok(DemoDriver::Model(Box::new(brain.build_brain()?)))
+    }
+
+    fn create_workspace(&self, data: &Path) -> anyhow::Result<PathBuf> {
+        let workspace = match &self.workspace {
+            Some(workspace) => files::create(workspace)?,
+            None => {
+                let share = share_directory();
+                let share = share.context("no place for the demo's files; give --workspace")?;
+                files::create_in_own_place(&share.join("demo"))?
+            }
+        };
+        check_apart(data, &workspace)?;
+        Ok(workspace)
+    }
 }
 
 /// Refuses data in the workspace: approved commands could read and change it.
@@ -76,118 +144,175 @@ fn check_apart(data: &Path, workspace: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates a small project for the agent to work on.
-fn create_workspace(workspace: &Path) -> anyhow::Result<PathBuf> {
-    let old = workspace.join("old-notes");
-    std::fs::create_dir_all(&old)
-        .and_then(|()| std::fs::write(workspace.join("notes.txt"), "milk\nbread\n"))
-        .and_then(|()| std::fs::write(old.join("monday.txt"), "flour\n"))
-        .with_context(|| format!("making the workspace {}", workspace.display()))?;
-    workspace
-        .canonicalize()
-        .with_context(|| format!("finding {}", workspace.display()))
-}
-
 fn new_session_id() -> SessionId {
     let id = pvp_client::fresh_id();
     let end = &id.as_str()[id.as_str().len() - 4..];
     SessionId::parse(&format!("demo-{end}")).expect("letters, digits and a dash")
 }
 
-async fn invite_agent(server: &Server, session: &SessionId) -> anyhow::Result<Link> {
+/// Invites the agent as a driver, or a person as an approver, for a day.
+async fn invite(
+    server: &Server,
+    session: &SessionId,
+    name: &str,
+    kind: ParticipantKind,
+) -> anyhow::Result<Link> {
+    let role = match kind {
+        ParticipantKind::Agent => Role::Driver,
+        ParticipantKind::Human => Role::Approver,
+    };
     let invitation = server.invite(InviteRequest {
-        name: "demo agent".to_owned(),
-        roles: [Role::Driver].into(),
-        kind: ParticipantKind::Agent,
+        name: name.to_owned(),
+        roles: [role].into(),
+        kind,
         capabilities: Default::default(),
         session: Some(session.clone()),
         expires_seconds: Some(86_400),
         participant: None,
     });
     let invitation = invitation.await?;
-    Link::parse(&invitation.link).context("the agent's link")
+    Link::parse(&invitation.link).context("the server's own link")
 }
 
-async fn run_demo(
+/// A demo on a server that listens.
+struct Demo {
     own_links: OwnLinks,
-    agent: Link,
+    agent_link: Link,
+    /// Joins only in the tour.
+    second_person: Link,
     session: SessionId,
     settings: ExecutorSettings,
-) -> anyhow::Result<()> {
-    let api = ApiClient::new(own_links.creating);
-    let config = SessionConfig {
-        gate_timeout_seconds: 0,
-        ..SessionConfig::default()
-    };
-    let name = Some("The demo".to_owned());
-    let session_id = session.clone();
-    tokio::task::spawn_blocking(move || {
-        up::create_session_if_missing(&api, &session_id, name, config)
-    })
-    .await??;
-    print_intro(&own_links.remembered, &session, &settings)?;
-    let agent = Agent::connect(agent, settings).await?;
-    let agent_options = AgentOptions {
-        on_event: Arc::new(agent::print_agent_event),
-        ..AgentOptions::default()
-    };
-    run_turn_loop(agent, Brain::Scripted(ScriptedBrain::demo()), agent_options).await?;
-    Ok(())
+    data: PathBuf,
 }
 
-fn print_intro(
-    own_link: &Link,
-    session: &SessionId,
-    settings: &ExecutorSettings,
-) -> anyhow::Result<()> {
-    let pvp = std::env::current_exe().unwrap_or_else(|_| "pvp".into());
-    let here = std::env::current_dir().unwrap_or_default();
-    let pvp = match pvp.strip_prefix(&here) {
-        Ok(near) => format!("./{}", near.display()),
-        Err(_) => pvp.display().to_string(),
-    };
-    let text = format!(
-        "
+impl Demo {
+    async fn run(self, driver: DemoDriver) -> anyhow::Result<()> {
+        self.create_session(&driver).await?;
+        let own_link = self.own_links.remembered.clone();
+        if !matches!(driver, DemoDriver::Tour) {
+            self.print_intro(&driver)?;
+        }
+        let workspace = self.settings.workspace.clone();
+        let agent = Agent::connect(self.agent_link, self.settings).await?;
+        let mut options = AgentOptions {
+            on_event: Arc::new(agent::print_agent_event),
+            ..AgentOptions::default()
+        };
+        let brain = match driver {
+            DemoDriver::Tour => {
+                let tour = tour::Tour::new(agent, own_link, self.second_person, self.data);
+                return tour.run().await;
+            }
+            DemoDriver::Script => Brain::Scripted(ScriptedBrain::demo().on_begin(move || {
+                if let Err(error) = files::restore(&workspace) {
+                    super::print_error(&error);
+                }
+            })),
+            DemoDriver::Model(brain) => {
+                options.instructions = Some(INSTRUCTIONS.to_owned());
+                prompt(own_link, self.session, agent.participant().clone()).await?;
+                *brain
+            }
+        };
+        Ok(run_turn_loop(agent, brain, options).await?)
+    }
+
+    async fn create_session(&self, driver: &DemoDriver) -> anyhow::Result<()> {
+        let quorums = match driver {
+            DemoDriver::Script | DemoDriver::Model(_) => QuorumByCategory::default(),
+            DemoDriver::Tour => QuorumByCategory {
+                destructive: Some(QuorumRule::Any { count: 2 }),
+                ..QuorumByCategory::default()
+            },
+        };
+        let api = ApiClient::new(self.own_links.creating.clone());
+        let config = SessionConfig {
+            gate_timeout_seconds: 0,
+            quorum_by_category: quorums,
+            ..SessionConfig::default()
+        };
+        let (session, name) = (self.session.clone(), Some("The demo".to_owned()));
+        tokio::task::spawn_blocking(move || {
+            up::create_session_if_missing(&api, &session, name, config)
+        })
+        .await??;
+        Ok(())
+    }
+
+    fn print_intro(&self, driver: &DemoDriver) -> anyhow::Result<()> {
+        let pvp = program_name();
+        let story = match driver {
+            DemoDriver::Model(_) => format!(
+                "The model was asked, in your name:\n\n    {TASK}\n\n\
+                 Reads run at once; everything else waits for you. Ask it more with:\n\n    \
+                 {pvp} send 'What is on the list?'"
+            ),
+            DemoDriver::Script | DemoDriver::Tour => format!(
+                "The agent reads a file, which runs at once. Then it proposes a write, which waits \n\
+                 for you; then a destructive command; then one that is blocked. Start over with:\n\n    \
+                 {pvp} send again"
+            ),
+        };
+        let base = self.own_links.remembered.base_url();
+        let workspace = self.settings.workspace.display();
+        let sandbox =
+            match pvp_agent::sandbox::enforceable_profiles().contains(&SandboxProfile::Read) {
+                true => ", and reads in a read-only sandbox",
+                false => "; this machine has no sandbox, so reads need approval too",
+            };
+        let (session, data) = (&self.session, self.data.display());
+        let link = self.own_links.remembered.reveal();
+        print_line(format!(
+            "
 PVP runs on {base}, with the session `{session}` and an agent in it.
 Its commands run in {workspace}{sandbox}.
-The record is in {data}.
+The log is in {data}.
 
-The agent reads a file (that runs at once), and then it wants to write one.
-It waits for you. In another shell, in this directory, on one screen:
+{story}
+
+Decide in another shell, in this directory, on one screen:
 
     {pvp} tui
 
-or a command at a time:
+or one command at a time:
 
-    {pvp} gates                  what waits, and its handle
+    {pvp} gates                  what is waiting, with a handle for each
     {pvp} show HANDLE            the whole card
     {pvp} approve HANDLE         or: {pvp} reject HANDLE 'why not'
     {pvp} tail --follow          everything, as it happens
-    {pvp} exec 'ls -l'           a command of your own, beside the agent's
+    {pvp} exec 'ls -l'           run a command of your own
 
-Then it proposes something destructive, and something that is never run.
-Ask it to begin again with: {pvp} send again
+Check the log with: {pvp} audit verify --data {data}
+Be shown all of this step by step with: {pvp} demo --tour
 
-Prove the record with: {pvp} audit verify --data {data}
-
-Your link is remembered for this directory. To come in from elsewhere, run
-`pvp login` there and paste it:
+Your link is saved for this directory. To join from elsewhere, run `pvp login`
+there and paste it:
     {link}
 
 Stop with Ctrl-C.
-",
-        base = own_link.base_url(),
-        workspace = settings.workspace.display(),
-        data = settings
-            .state_directory
-            .parent()
-            .unwrap_or(&settings.state_directory)
-            .display(),
-        sandbox = match pvp_agent::sandbox::enforceable_profiles().contains(&SandboxProfile::Read) {
-            true => ", reads in a sandbox that holds them to reading",
-            false => "; this machine has no sandbox, so reads are asked for too",
-        },
-        link = own_link.reveal(),
-    );
-    print_line(text)
+"
+        ))
+    }
+}
+
+/// Asks the agent to do the demo's task, as the person whose link this is.
+async fn prompt(own_link: Link, session: SessionId, agent: ParticipantId) -> anyhow::Result<()> {
+    tokio::task::spawn_blocking(move || {
+        let api = ApiClient::new(own_link);
+        let prompt = PromptSubmit {
+            content: TASK.to_owned(),
+            target_agent: agent,
+            contributors: vec![api.whoami()?.participant],
+            context_keys: Vec::new(),
+            config: None,
+            extra: ExtraFields::new(),
+        };
+        let mut message = JsonObject::new();
+        message.insert("id".to_owned(), pvp_client::fresh_id().as_str().into());
+        message.insert("type".to_owned(), "prompt.submit".into());
+        message.insert("payload".to_owned(), serde_json::to_value(prompt)?);
+        api.send(&session, &message)?;
+        Ok(())
+    })
+    .await?
 }

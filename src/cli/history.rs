@@ -154,8 +154,8 @@ pub(super) fn find_record(api: &ApiClient, found: &NamedProposal) -> anyhow::Res
 fn summary_lines(name: &str, record: &CommandRecord) -> Vec<String> {
     let decision = decision_text(record).map(|decision| format!("  {decision}"));
     let line = format!(
-        "{name:<SHORT_ID_LENGTH$}  {:<11}  {:<9}  {}{}",
-        record.category.as_str(),
+        "{name:<SHORT_ID_LENGTH$}  {:<14}  {:<9}  {}{}",
+        record.category.label(record.sensitive_read),
         outcome_text(record),
         one_line(&record.command),
         decision.unwrap_or_default()

@@ -19,7 +19,7 @@ use super::link_argument;
 /// Where earlier versions saved a directory's link: in the directory, where an agent could read it.
 const FORMER_LINK_FILE: &str = ".pvp/link";
 
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct LinkArguments {
     /// The link, or `-` for standard input [default: $PVP_LINK, or the link remembered for this
     /// directory]
@@ -50,6 +50,14 @@ impl std::fmt::Display for LinkSource {
 }
 
 impl LinkArguments {
+    /// As if only this flag had been given.
+    pub(crate) fn for_completion(link_file: Option<PathBuf>) -> Self {
+        Self {
+            link_file,
+            ..Self::default()
+        }
+    }
+
     /// The link given by flag or environment.
     pub(crate) fn given_link(&self) -> anyhow::Result<Option<Link>> {
         if let Some(text) = &self.link {

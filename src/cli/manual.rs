@@ -1,35 +1,16 @@
-//! `pvp completions` and `pvp man`: generate shell completions and manual pages.
+//! `pvp man`: writes manual pages.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, CommandFactory};
-use clap_complete::Shell;
-
-#[derive(Args)]
-pub(crate) struct CompletionsArguments {
-    /// bash, zsh, fish, elvish or powershell
-    shell: Shell,
-}
 
 #[derive(Args)]
 pub(crate) struct ManArguments {
     /// Write a page for every command into this directory, instead of the first to standard output
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-}
-
-pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<ExitCode> {
-    let mut script = Vec::new();
-    clap_complete::generate(
-        arguments.shell,
-        &mut crate::CliArguments::command(),
-        "pvp",
-        &mut script,
-    );
-    super::print_bytes(&script)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn man(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
@@ -56,7 +37,7 @@ fn render_page(command: clap::Command) -> anyhow::Result<Vec<u8>> {
 /// Writes a page for a command and for each of its subcommands, such as `pvp-audit-verify.1`.
 fn write_pages(command: clap::Command, name: &str, directory: &Path) -> anyhow::Result<()> {
     for subcommand in command.get_subcommands() {
-        if subcommand.get_name() != "help" {
+        if subcommand.get_name() != "help" && !subcommand.is_hide_set() {
             write_pages(
                 subcommand.clone(),
                 &format!("{name}-{}", subcommand.get_name()),

@@ -28,6 +28,26 @@ pub(crate) struct RulesArguments {
 
 #[derive(Subcommand)]
 enum RulesCommand {
+    /// Let commands that begin with these words run without asking; never destructive ones
+    Allow {
+        /// The words, such as `npm run build`
+        #[arg(
+            required = true,
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "WORD"
+        )]
+        prefix: Vec<String>,
+        /// How long: 30m, 2h, at most 7d
+        #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+        seconds: u64,
+        /// Where they must run, or `*` for anywhere [default: the agent's own directory]
+        #[arg(long, value_name = "DIR")]
+        directory: Option<String>,
+        /// Why, for the record
+        #[arg(long)]
+        reason: Option<String>,
+    },
     /// Allow reads below a directory outside the workspace without a vote
     AllowRead {
         /// The directory, as an absolute path
@@ -57,6 +77,22 @@ pub(crate) fn run(arguments: &RulesArguments) -> anyhow::Result<ExitCode> {
             list(&api, &session, arguments.json)?;
             return Ok(ExitCode::SUCCESS);
         }
+        Some(RulesCommand::Allow {
+            prefix,
+            seconds,
+            directory,
+            reason,
+        }) => {
+            let allow = PolicyAllow {
+                prefix: prefix.clone(),
+                read_root: None,
+                directory: directory.clone(),
+                expires_at: now().plus_seconds(*seconds),
+                reason: reason.clone(),
+                extra: ExtraFields::new(),
+            };
+            send(&api, &session, "policy.allow", &allow)?
+        }
         Some(RulesCommand::AllowRead {
             directory,
             seconds,
@@ -73,6 +109,12 @@ pub(crate) fn run(arguments: &RulesArguments) -> anyhow::Result<ExitCode> {
     };
     match (&arguments.command, arguments.json) {
         (_, true) => print_json(serde_json::to_string(&ack)?)?,
+        (Some(RulesCommand::Allow { prefix, .. }), false) => {
+            let (words, rule) = (one_line(&prefix.join(" ")), &ack.id);
+            print_line(format!(
+                "allowed commands that begin with `{words}`  {rule}"
+            ))?;
+        }
         (Some(RulesCommand::AllowRead { directory, .. }), false) => {
             let rule = &ack.id;
             print_line(format!(

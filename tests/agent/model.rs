@@ -50,7 +50,7 @@ async fn a_prompt_is_answered_in_streams_that_everyone_sees() {
     let request = fixture.model_server.next_request().await;
     assert_eq!(
         request.last_message("tool"),
-        "Exit code: 0 | stdout: 1 lines | stderr: 1 lines\n\nstderr:\nc\n\nstdout:\na b"
+        "Exit code: 0 | stdout: 1 line | stderr: 1 line\n\nstderr:\nc\n\nstdout:\na b"
     );
     request.finish_with_text("There is nothing.").await;
     fixture.wait_final_response("complete").await;
@@ -187,7 +187,7 @@ async fn jobs_are_listed_and_stopped() {
     let started = request.last_message("tool");
     assert_starts_with(
         &started,
-        "It was started in the background and goes on, as process ",
+        "It was started in the background and keeps running, as process ",
     );
     let job = extract_ref(&started);
     request.finish_with_calls(&[("jobs", json!({}))]).await;
@@ -415,7 +415,7 @@ async fn a_prompt_sent_while_a_proposal_waits_gets_a_notice_and_is_answered_late
     let chunk = fixture.ann.wait(chunk).await;
     assert_contains(
         chunk["payload"]["text"].as_str().unwrap(),
-        &["still waits for a decision"],
+        &["still waiting for a decision"],
     );
     approve(&mut fixture.ann, &waiting).await;
     let request = fixture.model_server.next_request().await;

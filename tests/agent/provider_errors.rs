@@ -35,7 +35,7 @@ async fn provider_errors_are_retried_or_reported() {
     fixture.send_prompt("again").await;
     fixture.model_server.respond_error(401, "", "{}").await;
     let said = fixture.wait_final_response("error").await;
-    assert_contains(&said, &["I cannot go on:", "OPENAI_API_KEY"]);
+    assert_contains(&said, &["I cannot continue:", "OPENAI_API_KEY"]);
     // The agent is still present.
     fixture
         .prompt_and_wait("better?")
@@ -75,7 +75,7 @@ async fn a_conversation_that_is_too_long_is_shortened_and_then_reported() {
         .respond_error(400, "", CONTEXT_TOO_LONG)
         .await;
     let said = fixture.wait_final_response("error").await;
-    assert_contains(&said, &["I cannot go on:", "maximum context length"]);
+    assert_contains(&said, &["I cannot continue:", "maximum context length"]);
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_model_that_never_stops_is_stopped_at_the_step_limit() {
     }
     let chunk = fixture.ann.wait_for("response.chunk").await;
     let text = chunk["payload"]["text"].as_str().unwrap();
-    assert_starts_with(text, "I have taken 2 steps in a row");
+    assert_starts_with(text, "I stopped after 2 steps in a row");
     let request = fixture.prompt_and_wait("go on").await;
     assert_eq!(request.last_message("user"), "ann: go on");
     request.finish_with_text("enough").await;

@@ -25,7 +25,7 @@ async fn the_results_of_commands_reach_their_proposer() {
         step = [
             { think = "a read first" },
             { shell = "echo one; echo two >&2", purpose = "look" },
-            { expect = { verdict = "read", outcome = "ran", exit = 0, contains = "stderr: 1 lines" } },
+            { expect = { verdict = "read", outcome = "ran", exit = 0, contains = "stderr: 1 line" } },
             { shell = "touch made", purpose = "make" },
             { expect = { verdict = "write", outcome = "ran", exit = 0 } },
             { shell = "rm -rf made", purpose = "unmake" },
@@ -157,7 +157,7 @@ async fn an_agent_whose_token_is_revoked_says_so_and_ends_its_commands() {
     let ended = agent_process.process.ended().await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(
-        ended.err.contains("does not let this agent in any more"),
+        ended.err.contains("no longer lets this agent in"),
         "{ended:?}"
     );
     assert_eq!(processes_in(&directory), Vec::new());

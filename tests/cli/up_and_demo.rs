@@ -227,17 +227,16 @@ async fn the_demo_does_what_it_prints() {
         line.trim().to_owned()
     };
     let cut = |line: String, at: &str| line[..line.find(at).unwrap() + at.len()].to_owned();
+    let again = instruction("send again").await;
     let gates = cut(instruction("gates").await, "gates");
     let show = cut(instruction("show HANDLE").await, "HANDLE");
     let both = instruction("approve HANDLE").await;
     let (approve, reject) = both.split_once("or:").unwrap();
     let tail = cut(instruction("tail --follow").await, "tail");
-    let again = instruction("send again").await;
-    let again = again.split_once("with:").unwrap().1.to_owned();
     let link = instruction("http://").await;
 
     // It has read, and proposes a write.
-    demo.process.wait_for_line("it waits").await;
+    demo.process.wait_for_line("waiting for one approval").await;
     let write = only_open_gate(&demo.cli).await;
     let listed = demo.run_instruction(&gates, "").await;
     assert!(
@@ -260,15 +259,15 @@ async fn the_demo_does_what_it_prints() {
     demo.run_instruction(approve, &gate_handle(&write)).await;
 
     // It has written, and proposes a destructive command.
-    demo.process.wait_for_line("it waits").await;
+    demo.process.wait_for_line("waiting for one approval").await;
     assert_eq!(demo.notes(), "milk\nbread\neggs\n");
     let destroy = only_open_gate(&demo.cli).await;
     assert_eq!(destroy["assessment"]["category"], "destructive");
     let said = demo.run_instruction(reject, &gate_handle(&destroy)).await;
     assert!(said.ends_with(": why not\n"), "{said}");
-    let answer = demo.process.wait_for_line("I leave them alone").await;
+    let answer = demo.process.wait_for_line("I will keep them").await;
     assert!(answer.ends_with(" said: why not"), "{answer}");
-    demo.process.wait_for_line("That is all I know").await;
+    demo.process.wait_for_line("That was the demo").await;
     assert_eq!(
         demo.run_instruction(&gates, "").await,
         "no commands are waiting for a decision\n"
@@ -287,8 +286,9 @@ async fn the_demo_does_what_it_prints() {
 
     // When prompted, it begins again; and a user from elsewhere sees the same.
     demo.run_instruction(&again, "").await;
-    demo.process.wait_for_line("it waits").await;
+    demo.process.wait_for_line("waiting for one approval").await;
     assert_eq!(demo.history().await.len(), 6);
+    assert_eq!(demo.notes(), "milk\nbread\n", "the files are as at first");
     let elsewhere = CliEnv::logged_in(&link).await;
     assert_eq!(
         only_open_gate(&elsewhere).await,
@@ -308,7 +308,7 @@ async fn the_demo_does_what_it_prints() {
 #[tokio::test]
 async fn an_own_command_runs_in_the_demo_and_none_outlives_it() {
     let mut demo = DemoProcess::start().await;
-    demo.process.wait_for_line("it waits").await;
+    demo.process.wait_for_line("waiting for one approval").await;
     let exec = |command: &str| json!({ "command": command }).to_string();
     let own = exec("pwd; echo oops >&2");
     let sent = demo
@@ -363,7 +363,7 @@ async fn a_demo_ends_when_its_terminal_is_closed() {
     let lines = BufReader::new(reader.unwrap()).lines();
     let story = tokio::task::spawn_blocking(move || {
         let mut lines = lines.map_while(Result::ok);
-        assert!(lines.any(|line| line.contains("it waits")));
+        assert!(lines.any(|line| line.contains("waiting for one approval")));
         let hung_up = std::process::Command::new("kill")
             .args(["-s", "HUP", &pid.to_string()])
             .status();

@@ -119,7 +119,7 @@ impl CardRowsBuilder<'_> {
 
     fn add_assessment(&mut self, card: &GateCard) {
         let style = self.theme.category(card.category);
-        let category = Span::styled(card.category.as_str().to_uppercase(), style);
+        let category = Span::styled(card.category_label().to_uppercase(), style);
         match &card.requested.assessment {
             Some(assessment) => {
                 let risk = narrate::label(assessment.risk.as_str());
@@ -215,7 +215,7 @@ impl CardRowsBuilder<'_> {
         for part in shown_parts {
             hidden_count -= 1;
             let category = Span::styled(
-                format!("{:<12}", part.category.as_str()),
+                format!("{:<12}", part.category_label()),
                 self.theme.category(part.category),
             );
             let text = Span::raw(clip(&one_line(&part.text), MAX_PART_COLUMNS));

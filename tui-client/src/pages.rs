@@ -298,7 +298,7 @@ pub(crate) fn history(app: &App, needle: &str) -> TextPage {
                 .unwrap_or_default();
             let category = finished_command
                 .category
-                .map(|it| it.as_str())
+                .map(|it| it.label(finished_command.sensitive_read))
                 .unwrap_or_default();
             let text = format!(
                 "{at} {:<6} {category:<11} {}",
@@ -371,7 +371,7 @@ pub(crate) fn explanation(card: &GateCard, view: &View, theme: &Theme) -> TextPa
     }
     if let Some(assessment) = &card.requested.assessment {
         builder.heading("The verdict");
-        builder.row("category", 9, assessment.category.as_str());
+        builder.row("category", 9, assessment.category_label());
         builder.row("risk", 9, &narrate::label(assessment.risk.as_str()));
         builder.row("rule", 9, &assessment.rule);
         builder.row("reason", 9, &assessment.reason);
@@ -384,7 +384,7 @@ pub(crate) fn explanation(card: &GateCard, view: &View, theme: &Theme) -> TextPa
             builder.heading("Its parts");
         }
         for part in &assessment.parts {
-            builder.row(part.category.as_str(), 11, &part.text);
+            builder.row(part.category_label(), 11, &part.text);
             builder.row("", 11, &format!("{} [{}]", part.reason, part.rule));
         }
     }

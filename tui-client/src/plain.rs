@@ -313,7 +313,7 @@ impl PlainClient {
             .unwrap_or_default();
         format!(
             "gate {number}: {command} ({}{reason}; {votes}{left}; {}; id {})",
-            card.category,
+            card.category_label(),
             card.standing.description(),
             card.proposal.short()
         )

@@ -235,7 +235,7 @@ impl StreamRenderer<'_> {
         let verb = format!(" {verb} {} ", id.short());
         spans.push(Span::styled(verb, self.theme.muted));
         if let Some(category) = version.category {
-            let label = format!("[{category}] ");
+            let label = format!("[{}] ", category.label(version.sensitive_read));
             spans.push(Span::styled(label, self.theme.category(category)));
         }
         let mut rows = wrap(&Line::from(spans), self.columns, INDENT);

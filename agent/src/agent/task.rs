@@ -323,7 +323,7 @@ impl AgentTask {
     fn send_input(&self, input: AgentInput) {
         // An agent whose inputs nobody reads still runs granted commands.
         if let Err(mpsc::error::TrySendError::Full(_)) = self.inputs.try_send(input) {
-            tracing::warn!("people want more than this agent takes; a wish was not heard");
+            tracing::warn!("the queue of inputs is full; a message was dropped");
         }
     }
 

@@ -187,7 +187,7 @@ fn not_approved_text(resolve: &GateResolve) -> (CallStatus, String) {
 }
 
 fn started_text(reference: &MessageId, pid: Option<u32>, file: Option<&str>) -> String {
-    let mut words = "It was started in the background and goes on".to_owned();
+    let mut words = "It was started in the background and keeps running".to_owned();
     if let Some(pid) = pid {
         words.push_str(&format!(", as process {pid}"));
     }
@@ -388,7 +388,7 @@ mod tests {
             rendered(&proposal_result),
             (
                 CallStatus::Ran,
-                "Exit code: 0 | stdout: 1 lines | stderr: 0 lines\n\nstdout:\na\n\nThis is not what \
+                "Exit code: 0 | stdout: 1 line | stderr: 0 lines\n\nstdout:\na\n\nThis is not what \
                  you proposed: it was edited by ann before it was approved. What ran is:\nls /srv"
                     .to_owned()
             )

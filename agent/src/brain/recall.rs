@@ -64,7 +64,7 @@ pub fn render_page(read: &OutputRead, page: &OutputPage) -> String {
         ));
     }
     if let Some(next) = page.next {
-        text.push_str(&format!("\n\nThere is more; go on with offset {next}."));
+        text.push_str(&format!("\n\nThere is more: continue with offset {next}."));
     }
     if !page.finished {
         text.push_str("\n\nThe command is still running; more may come.");

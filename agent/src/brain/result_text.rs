@@ -1,5 +1,6 @@
 //! The text of a command's result for the model: how it ended, and the end of its output.
 
+use pvp_client::narrate;
 use pvp_protocol::payload::{OutputStream, ToolResult};
 
 /// A stream that has a longer line is cut to this many bytes, half from each end.
@@ -53,11 +54,13 @@ impl ResultTextLimits {
 pub fn headline(result: &ToolResult) -> String {
     let body = result.result.as_ref();
     let code = body.and_then(|body| body.exit_code);
+    let line_count =
+        |stream| narrate::pluralize(stream_excerpt(result, stream).total_lines, "line");
     format!(
-        "Exit code: {} | stdout: {} lines | stderr: {} lines",
+        "Exit code: {} | stdout: {} | stderr: {}",
         code.map_or("none".to_owned(), |code| code.to_string()),
-        stream_excerpt(result, OutputStream::Stdout).total_lines,
-        stream_excerpt(result, OutputStream::Stderr).total_lines,
+        line_count(OutputStream::Stdout),
+        line_count(OutputStream::Stderr),
     )
 }
 
@@ -110,9 +113,12 @@ fn status_sentences(result: &ToolResult) -> Vec<String> {
         (None, None) => {}
     }
     if let Some(left) = result.extra.get("left_behind").and_then(|it| it.as_u64()) {
+        let left = match left {
+            1 => "1 process behind, which was".to_owned(),
+            left => format!("{left} processes behind, which were"),
+        };
         sentences.push(format!(
-            "It left {left} processes behind, which were ended; use mode background for what has \
-             to go on."
+            "It left {left} ended; use mode background for what must keep running."
         ));
     }
     sentences
@@ -290,7 +296,7 @@ pub(crate) mod tests {
             ResultTextLimits::default(),
         );
         let expected = format!(
-            "Exit code: 0 | stdout: 1 lines | stderr: 0 lines\n\nstdout:\n{}\n[… 21808 bytes skipped …]\n{}\n\n\
+            "Exit code: 0 | stdout: 1 line | stderr: 0 lines\n\nstdout:\n{}\n[… 21808 bytes skipped …]\n{}\n\n\
              This is not all of it: read the rest with recall, ref \"p1\".",
             "a".repeat(4096),
             "é".repeat(2048),

@@ -3,6 +3,7 @@
 mod script;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use pvp_protocol::Category;
@@ -23,9 +24,33 @@ pub struct ScriptedBrain {
     steps: Vec<ScriptStep>,
     next_step: usize,
     call_count: usize,
+    /// Called each time the script begins.
+    on_begin: Option<BeginCallback>,
+}
+
+/// A function of the program that runs the script. Equal only to itself.
+#[derive(Clone)]
+struct BeginCallback(Arc<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for BeginCallback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeginCallback")
+    }
+}
+
+impl PartialEq for BeginCallback {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl ScriptedBrain {
+    /// Calls a function each time the script begins: at first, and when it starts over.
+    pub fn on_begin(mut self, callback: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_begin = Some(BeginCallback(Arc::new(callback)));
+        self
+    }
+
     /// The script of the demo.
     pub fn demo() -> Self {
         Self::from_toml("demo.toml", DEMO_SCRIPT).expect("the demo's script is tested")
@@ -64,6 +89,7 @@ impl ScriptedBrain {
             steps,
             next_step: 0,
             call_count: 0,
+            on_begin: None,
         }
     }
 
@@ -97,6 +123,11 @@ impl ScriptedBrain {
             if step.when.is_some() && step.when != status {
                 self.next_step += 1;
                 continue;
+            }
+            if self.next_step == 0
+                && let Some(callback) = &self.on_begin
+            {
+                (callback.0)();
             }
             match &step.action {
                 ScriptAction::WaitForPrompt if !prompted => return Ok(AnswerFinish::Complete),
@@ -324,6 +355,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn each_round_of_a_script_is_announced() {
+        let rounds = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let count = rounds.clone();
+        let script = r#"step = [{ shell = "ls" }, { say = "done" }]"#;
+        let script = ScriptedBrain::from_toml("s.toml", script).unwrap();
+        let script = script.on_begin(move || {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        });
+        let ran = ended_result(CallStatus::Ran, Some(0), None);
+        run_script(script, 3, &[ran.clone(), ran.clone(), ran]).await;
+        assert_eq!(rounds.load(std::sync::atomic::Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test]
     async fn several_commands_may_be_in_one_answer() {
         let script = r#"{"shell": "a", "together": true}
             # and at the same time
@@ -364,17 +409,18 @@ mod tests {
         let seen = run_script(ScriptedBrain::demo(), 2, &results).await;
         for (expected, times) in [
             ("shell rm -rf old-notes", 2),
-            ("say Thank you, eggs are on the list.", 1),
-            ("say I leave them alone then. nobody said: not {by} me", 1),
-            (
-                "say It never runs, and rightly so: it deletes everything",
-                1,
-            ),
+            ("say Thanks, eggs are on the list.", 1),
+            ("say I will keep them. nobody said: not {by} me", 1),
+            ("say It is blocked: it deletes everything", 1),
         ] {
             let seen = seen.iter().filter(|line| *line == expected);
             assert_eq!(seen.count(), times, "{expected}");
         }
-        assert!(!seen.iter().any(|line| line.starts_with("say No eggs then")));
+        assert!(
+            !seen
+                .iter()
+                .any(|line| line.starts_with("say No eggs, then"))
+        );
     }
 
     #[test]

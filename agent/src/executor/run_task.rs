@@ -104,7 +104,9 @@ impl RunTask {
             Ok(true) => Some(self.execute(stop_receiver).await),
             Ok(false) => None,
             Err(error) => {
-                let why = format!("it could not be noted that it runs, so it does not: {error:#}");
+                let why = format!(
+                    "it did not run, because that could not be written to the journal: {error:#}"
+                );
                 failed(&why)
             }
         }

@@ -71,7 +71,7 @@ impl ResponseStream {
             BrainEvent::Text(text) => self.push_text(text).await,
             BrainEvent::Retrying { why, wait } => {
                 let seconds = wait.as_secs_f32();
-                let text = format!("\n[asked again in {seconds:.0} s: {why}]\n");
+                let text = format!("\n[retrying in {seconds:.0} s: {why}]\n");
                 self.push(ResponsePartKind::Thinking, &text).await;
             }
             BrainEvent::ThinkingSignature(_)

@@ -34,7 +34,7 @@ impl Narrator<'_> {
             M::ResponseChunk(chunk) => format!("says: {}", text(&chunk.text)),
             M::ResponseEnd(end) => response_end_text(end),
             M::ToolPropose(propose) => {
-                let category = propose.assessment.as_ref().map(|it| it.category.as_str());
+                let category = propose.assessment.as_ref().map(|it| it.category_label());
                 let command = self.arguments_text(&propose.arguments);
                 let id = envelope.header.id.short();
                 format!("proposes {id} [{}]: {command}", category.unwrap_or("?"))

@@ -178,6 +178,13 @@ impl GateCard {
         self.gate == *id || self.proposal == *id
     }
 
+    /// The category as people read it.
+    pub fn category_label(&self) -> &'static str {
+        let assessment = self.requested.assessment.as_ref();
+        let sensitive_read = assessment.is_some_and(|assessment| assessment.sensitive_read);
+        self.category.label(sensitive_read)
+    }
+
     /// Milliseconds until the deadline; `None` if there is none.
     pub fn remaining_ms(&self, now: Timestamp) -> Option<u64> {
         self.deadline.map(|deadline| deadline.millis_since(now))

@@ -400,6 +400,9 @@ pub struct CommandHistoryEntry {
     pub shown: String,
     /// The assessed category; `None` if the assessment is unknown.
     pub category: Option<Category>,
+    /// It only reads, and is a `write` because of what it reads.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sensitive_read: bool,
     /// The policy rule that decided the category; `None` if the assessment is unknown.
     pub rule: Option<String>,
     /// The state in which it ended.
@@ -450,6 +453,7 @@ impl CommandHistoryEntry {
             command: truncate_line(&requested.command),
             shown: truncate_line(&requested.shown),
             category: requested.category(),
+            sensitive_read: assessment.is_some_and(|assessment| assessment.sensitive_read),
             rule: assessment.map(|assessment| assessment.rule.clone()),
             outcome: proposal.state,
             cleared_by: run.as_ref().and_then(|run| run.cleared_by),

@@ -25,6 +25,8 @@ pub struct CommandVersion {
     pub shown: Arc<str>,
     /// The assessed category; `None` if the assessment is unknown.
     pub category: Option<Category>,
+    /// Whether it only reads, and needs approval because of what it reads.
+    pub sensitive_read: bool,
     /// The digest of the action; `None` if it is unknown.
     pub digest: Option<Digest>,
 }
@@ -35,6 +37,7 @@ impl CommandVersion {
         Self {
             shown: truncate_line(&requested.shown).into(),
             category: requested.category(),
+            sensitive_read: assessment.is_some_and(|assessment| assessment.sensitive_read),
             digest: assessment.map(|assessment| assessment.digest),
         }
     }

@@ -214,7 +214,11 @@ impl Assessor<'_> {
         match resolved.find(whole) {
             Some(path) => {
                 let reason = format!("searches all of `{path}`, where secrets may be");
-                Err(CommandVerdict::write(Risk::Medium, "path.secret", &reason))
+                Err(CommandVerdict::sensitive_read(
+                    Risk::Medium,
+                    "path.secret",
+                    &reason,
+                ))
             }
             None => Ok(()),
         }
@@ -232,7 +236,7 @@ impl Assessor<'_> {
     fn secret_verdict(&mut self, path: &str) -> CommandVerdict {
         self.notes.insert(format!("may hold secrets: {path}"));
         let reason = format!("reads `{path}`, which may hold secrets");
-        CommandVerdict::write(Risk::High, "path.secret", &reason)
+        CommandVerdict::sensitive_read(Risk::High, "path.secret", &reason)
     }
 
     pub(super) fn check_path(&mut self, path: &ResolvedPath) -> Result<(), CommandVerdict> {
@@ -247,7 +251,11 @@ impl Assessor<'_> {
                 let path = text;
                 self.notes.insert(format!("outside the workspace: {path}"));
                 let reason = format!("reads `{path}`, which is outside the workspace");
-                Err(CommandVerdict::write(Risk::Low, "path.outside", &reason))
+                Err(CommandVerdict::sensitive_read(
+                    Risk::Low,
+                    "path.outside",
+                    &reason,
+                ))
             }
             PathAccess::Secret(path) => Err(self.secret_verdict(&path)),
         }

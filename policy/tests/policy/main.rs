@@ -6,6 +6,7 @@ mod generator;
 mod measure;
 mod properties;
 mod scratch;
+mod sensitive_reads;
 #[path = "../../../tests/support/skip.rs"]
 mod skip;
 mod support;

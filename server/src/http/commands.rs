@@ -286,6 +286,7 @@ impl RecordBuilder {
             cwd: action.cwd,
             description,
             category: assessment.category,
+            sensitive_read: assessment.sensitive_read,
             risk: assessment.risk,
             rule: assessment.rule,
             status: command_status(proposal),
@@ -375,6 +376,7 @@ impl RecordBuilder {
         self.digest = assessment.digest;
         record.cwd = action.cwd;
         record.category = assessment.category;
+        record.sensitive_read = assessment.sensitive_read;
         record.risk = assessment.risk;
         record.rule = assessment.rule;
         record.edited_by = Some(edited_by);

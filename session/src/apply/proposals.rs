@@ -547,9 +547,8 @@ fn raise_to_claimed_risk(assessment: &mut Assessment, claim: Risk) {
 }
 
 fn gate_message(proposal: &Proposal, quorum: &QuorumRule, voters: &[ParticipantId]) -> String {
-    let Assessment {
-        category, reason, ..
-    } = &proposal.assessment;
+    let reason = &proposal.assessment.reason;
+    let category = proposal.assessment.category_label();
     let summary = proposal.action.command.summary();
     let short: String = summary.chars().take(200).collect();
     let waiting = if voters.is_empty() {

@@ -25,10 +25,10 @@ pub(super) fn summary_lines(gates: &[GateListItem], now: Timestamp) -> Vec<Strin
     let sessions = longest(|gate| gate.session.as_str().len());
     let line = |gate: &GateListItem| {
         format!(
-            "{:<handles$}  {:<sessions$}  {:<11}  {}/{}  {:>7}  {}{}",
+            "{:<handles$}  {:<sessions$}  {:<14}  {}/{}  {:>7}  {}{}",
             gate.open.handle(),
             gate.session.as_str(),
-            gate.open.assessment.category.as_str(),
+            gate.open.assessment.category_label(),
             gate.received,
             gate.required,
             time_left(gate, now).unwrap_or_else(|| "-".to_owned()),
@@ -177,7 +177,7 @@ fn add_verdict(rows: &mut Vec<Row>, gate: &GateListItem) {
     let assessment = &gate.open.assessment;
     let verdict = format!(
         "{}, {} risk: {} [{}]",
-        assessment.category,
+        assessment.category_label(),
         assessment.risk,
         one_line(&assessment.reason),
         assessment.rule
@@ -185,7 +185,7 @@ fn add_verdict(rows: &mut Vec<Row>, gate: &GateListItem) {
     rows.push(("verdict", verdict));
     rows.extend(assessment.notes.iter().map(|note| ("note", one_line(note))));
     rows.extend(assessment.parts.iter().map(|part| {
-        let category = part.category.as_str();
+        let category = part.category_label();
         let text = format!("{category:<11} {}  ({})", part.text, part.reason);
         ("part", one_line(&text))
     }));

@@ -198,7 +198,7 @@ fn title(app: &App, current: CurrentCard<'_>) -> String {
             let id = card.proposal.short();
             let left = card.remaining_ms(app.now).map(narrate::countdown);
             let left = left.map(|left| format!(" · {left}")).unwrap_or_default();
-            format!("{of} · {id} · {}{left}", card.category)
+            format!("{of} · {id} · {}{left}", card.category_label())
         }
         CurrentCard::Closed(_) => match app.view.open_gate_count() {
             0 => "Decided; esc returns to the input".to_owned(),
@@ -282,7 +282,7 @@ fn summary_line(
     columns: usize,
 ) -> Line<'static> {
     let mark = if open { "▶" } else { " " };
-    let category = format!("{:<11}", card.category.as_str());
+    let category = format!("{:<11}", card.category_label());
     let votes = format!(" {}/{} ", card.received, card.required);
     let left = card
         .remaining_ms(app.now)
@@ -371,7 +371,7 @@ fn preflight_item_rows(
     };
     let mut head = vec![
         Span::styled(format!("{head} "), app.theme.strong),
-        Span::styled(card.category.as_str(), app.theme.category(card.category)),
+        Span::styled(card.category_label(), app.theme.category(card.category)),
     ];
     if card.digest != choice.digest {
         head.push(Span::styled(

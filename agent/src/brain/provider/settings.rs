@@ -114,15 +114,17 @@ impl std::fmt::Debug for ApiKey {
 /// Why a provider cannot be used at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderSetupError {
-    #[error("say which model to ask")]
+    #[error("name a model")]
     NoModel,
     #[error("`{0}` is not an http or https address")]
     BadUrl(String),
-    #[error("a base URL has no name, password or query in it; a key belongs into the environment")]
+    #[error(
+        "a base URL cannot have a name, a password or a query; give the key in the environment"
+    )]
     UrlWithCredentials,
-    #[error("the key belongs into the environment: set {0}")]
+    #[error("there is no API key: set {0} in the environment")]
     NoKey(&'static str),
-    #[error("{0} has characters in it that no key has")]
+    #[error("{0} has characters that no API key has")]
     BadKey(&'static str),
     #[error("`{0}` is not on this network, so the key would go out in plain text: use https")]
     PlainText(String),
