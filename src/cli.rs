@@ -3,6 +3,7 @@
 mod administration;
 mod agent;
 mod audit;
+mod cancel;
 mod check;
 mod completion;
 mod connect;
@@ -75,6 +76,8 @@ pub(crate) enum CliCommand {
     Reject(gates::RejectArguments),
     /// Edit a command that waits; votes are then cast again.
     Amend(gates::AmendArguments),
+    /// Withdraw a command that waits, or stop one that runs.
+    Cancel(cancel::CancelArguments),
 
     /// What runs without asking in a session; allow reading a directory, or take a rule back.
     Rules(rules::RulesArguments),
@@ -148,6 +151,7 @@ pub(crate) fn run(command: Option<CliCommand>) -> anyhow::Result<ExitCode> {
         CliCommand::Approve(arguments) => gates::approve(&arguments),
         CliCommand::Reject(arguments) => gates::reject(&arguments),
         CliCommand::Amend(arguments) => gates::amend(&arguments),
+        CliCommand::Cancel(arguments) => cancel::run(&arguments),
         CliCommand::Rules(arguments) => rules::run(&arguments),
         CliCommand::Send(arguments) => send::run(&arguments),
         CliCommand::Interrupt(arguments) => interrupt::run(&arguments),

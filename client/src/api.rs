@@ -13,7 +13,7 @@ use pvp_protocol::api::{
     TokenList, VoteRequest, WhoAmI,
 };
 use pvp_protocol::payload::{ErrorReport, OutputPage, SessionAck};
-use pvp_protocol::{JsonObject, MessageId, SessionId};
+use pvp_protocol::{ClientMessage, JsonObject, MessageId, SessionId, WireMessage};
 use reqwest::blocking::{Client, RequestBuilder, Response};
 use reqwest::{Method, StatusCode, Url, redirect};
 use serde::Serialize;
@@ -184,6 +184,22 @@ impl ApiClient {
     /// Sends a message. The server fills in envelope fields that are missing.
     pub fn send(&self, session: &SessionId, message: &JsonObject) -> Result<SessionAck, ApiError> {
         self.post(&format!("/api/sessions/{session}/messages"), message)
+    }
+
+    /// Sends a message of a known type, under a fresh id.
+    pub fn send_message(
+        &self,
+        session: &SessionId,
+        message: impl Into<ClientMessage>,
+    ) -> Result<SessionAck, ApiError> {
+        let message = message.into();
+        let payload = serde_json::to_value(&message).expect("a message is plain data");
+        let envelope = JsonObject::from_iter([
+            ("id".to_owned(), crate::fresh_id().as_str().into()),
+            ("type".to_owned(), message.kind().into()),
+            ("payload".to_owned(), payload),
+        ]);
+        self.send(session, &envelope)
     }
 
     /// The open gates of all accessible sessions. With `after`, waits for a change since then.

@@ -5,9 +5,13 @@ use pvp_protocol::{Category, Risk, SandboxProfile};
 /// What one rule says about a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandVerdict {
+    /// The category of the command.
     pub(crate) category: Category,
+    /// How much harm it could do.
     pub(crate) risk: Risk,
+    /// The id of the rule that decided.
     pub(crate) rule: String,
+    /// Why, in words.
     pub(crate) reason: String,
     /// What a read needs; none for anything else, and for what the shell does by itself.
     pub(crate) profile: SandboxProfile,

@@ -345,7 +345,7 @@ mod tests {
             ),
             (
                 r#"{"v":1,"id":"a","session":"s","sender":"x","type":"tool.execute","payload":{}}"#,
-                "not something a client may say",
+                "clients cannot send `tool.execute`",
             ),
             (
                 r#"{"v":1,"id":"a","session":"s","sender":"x","type":"gate.approve","payload":{"gate":"g"}}"#,

@@ -37,10 +37,15 @@ pub struct Grant {
 
 /// What the session adds to a clearance.
 pub(crate) struct GrantDetails {
+    /// The id of the grant.
     pub(crate) id: MessageId,
+    /// Proves to the executor that this is its own copy.
     pub(crate) nonce: String,
+    /// How long it may run, and how much it may print.
     pub(crate) limits: ExecutionLimits,
+    /// The sandbox that it runs in.
     pub(crate) profile: SandboxProfile,
+    /// When the grant can no longer be used.
     pub(crate) expires_at: Timestamp,
     /// What the clearance's rule allows, if a rule cleared the proposal.
     pub(crate) allowed_by: Option<AllowedBy>,

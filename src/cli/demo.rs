@@ -17,7 +17,7 @@ use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::InviteRequest;
 use pvp_protocol::payload::PromptSubmit;
 use pvp_protocol::{
-    ExtraFields, JsonObject, ParticipantId, ParticipantKind, QuorumByCategory, QuorumRule, Role,
+    ExtraFields, ParticipantId, ParticipantKind, QuorumByCategory, QuorumRule, Role,
     SandboxProfile, SessionConfig, SessionId,
 };
 use pvp_server::Server;
@@ -176,12 +176,17 @@ async fn invite(
 
 /// A demo on a server that listens.
 struct Demo {
+    /// The links of the person.
     own_links: OwnLinks,
+    /// The link of the agent.
     agent_link: Link,
     /// Joins only in the tour.
     second_person: Link,
+    /// The session that the demo is in.
     session: SessionId,
+    /// How the agent runs commands.
     settings: ExecutorSettings,
+    /// The data directory of the server.
     data: PathBuf,
 }
 
@@ -307,11 +312,7 @@ async fn prompt(own_link: Link, session: SessionId, agent: ParticipantId) -> any
             config: None,
             extra: ExtraFields::new(),
         };
-        let mut message = JsonObject::new();
-        message.insert("id".to_owned(), pvp_client::fresh_id().as_str().into());
-        message.insert("type".to_owned(), "prompt.submit".into());
-        message.insert("payload".to_owned(), serde_json::to_value(prompt)?);
-        api.send(&session, &message)?;
+        api.send_message(&session, prompt)?;
         Ok(())
     })
     .await?

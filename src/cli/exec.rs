@@ -151,8 +151,8 @@ impl OwnCommand {
                     acknowledged = true;
                 }
                 Some(answer) = answers.recv() => match answer {
-                    Answer::Yes => self.approve().await?,
-                    Answer::No => {
+                    ConfirmAnswer::Yes => self.approve().await?,
+                    ConfirmAnswer::No => {
                         withdrawn_at = Some(Instant::now());
                         self.withdraw().await?;
                     }
@@ -171,7 +171,7 @@ impl OwnCommand {
     fn on_event(
         &mut self,
         event: Option<ConnectionEvent>,
-        answers: &mpsc::UnboundedSender<Answer>,
+        answers: &mpsc::UnboundedSender<ConfirmAnswer>,
     ) -> anyhow::Result<Next> {
         match event {
             Some(ConnectionEvent::Message {
@@ -204,7 +204,7 @@ impl OwnCommand {
     fn on_message(
         &mut self,
         message: &ServerMessage,
-        answers: &mpsc::UnboundedSender<Answer>,
+        answers: &mpsc::UnboundedSender<ConfirmAnswer>,
     ) -> anyhow::Result<Next> {
         match message {
             ServerMessage::GateRequest(request) if request.action_ref == self.id => {
@@ -228,7 +228,7 @@ impl OwnCommand {
     fn on_gate(
         &mut self,
         request: &GateRequest,
-        answers: &mpsc::UnboundedSender<Answer>,
+        answers: &mpsc::UnboundedSender<ConfirmAnswer>,
     ) -> anyhow::Result<()> {
         self.digest = Some(request.digest);
         let me = self.connection.participant();
@@ -260,7 +260,7 @@ impl OwnCommand {
     fn ask(
         &self,
         request: &GateRequest,
-        answers: &mpsc::UnboundedSender<Answer>,
+        answers: &mpsc::UnboundedSender<ConfirmAnswer>,
     ) -> anyhow::Result<()> {
         let handle = self.handle();
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
@@ -284,7 +284,11 @@ impl OwnCommand {
             let read = std::io::stdin().read_line(&mut line);
             let yes = read.is_ok() && matches!(line.trim(), "y" | "Y" | "yes" | "Yes");
             // The command may have been decided meanwhile, and then nobody listens.
-            let _ = answers.send(if yes { Answer::Yes } else { Answer::No });
+            let _ = answers.send(if yes {
+                ConfirmAnswer::Yes
+            } else {
+                ConfirmAnswer::No
+            });
         });
         Ok(())
     }
@@ -311,13 +315,15 @@ impl OwnCommand {
     }
 
     /// How other commands name this one.
-    fn handle(&self) -> &str {
-        self.id.as_str()
+    fn handle(&self) -> String {
+        let short = || self.id.short().to_owned();
+        self.digest
+            .map_or_else(short, |digest| self.id.handle(digest))
     }
 }
 
 /// The answer to "really?".
-enum Answer {
+enum ConfirmAnswer {
     Yes,
     No,
 }

@@ -17,7 +17,7 @@ use pvp_protocol::{Command, JsonObject, MessageId};
 use serde_json::json;
 
 use super::links::LinkArguments;
-use super::proposal_handle::ProposalHandle;
+use super::proposal_handle::CommandHandle;
 use super::{print_json, print_line, rules};
 
 /// How long one request to the server waits for a change.
@@ -107,6 +107,9 @@ pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api_client()?;
     // A remembered link may name a session; the others that it opens are listed all the same.
     let session = arguments.link.session_flag();
+    if let (None, Some(usual)) = (&session, api.link().session()) {
+        super::check_record(&api, usual, 0);
+    }
     if let Some(session) = &session {
         // First, because the server may refuse a session whose log was altered.
         super::check_record(&api, session, 0);
@@ -216,13 +219,13 @@ fn print_closed(api: &ApiClient, gate: &GateListItem, json: bool) -> anyhow::Res
 /// The open gate that a handle means, in any session that the link opens.
 fn find_gate(api: &ApiClient, link: &LinkArguments, handle: &str) -> anyhow::Result<GateListItem> {
     let session = link.session_flag();
-    ProposalHandle::parse(handle)?.find_open_gate(api, session.as_ref())
+    CommandHandle::parse(handle)?.find_open_gate(api, session.as_ref())
 }
 
 pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api_client()?;
     let session = arguments.link.session_flag();
-    let found = ProposalHandle::parse(&arguments.gate)?.find(&api, session.as_ref())?;
+    let found = CommandHandle::parse(&arguments.gate)?.find(&api, session.as_ref())?;
     if found.gate.is_none() {
         return show_ungated(&api, &found, arguments.json);
     }

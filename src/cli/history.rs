@@ -12,7 +12,7 @@ use pvp_protocol::payload::Approval;
 use pvp_protocol::{SHORT_ID_LENGTH, SessionId};
 
 use super::links::LinkArguments;
-use super::proposal_handle::{ProposalHandle, list_names};
+use super::proposal_handle::{CommandHandle, list_names};
 use super::{one_line, print_json, print_line};
 
 /// Commands per request.
@@ -154,7 +154,7 @@ pub(super) fn find_record(api: &ApiClient, found: &NamedProposal) -> anyhow::Res
 fn summary_lines(name: &str, record: &CommandRecord) -> Vec<String> {
     let decision = decision_text(record).map(|decision| format!("  {decision}"));
     let line = format!(
-        "{name:<SHORT_ID_LENGTH$}  {:<14}  {:<9}  {}{}",
+        "{name:<SHORT_ID_LENGTH$}  {:<11}  {:<9}  {}{}",
         record.category.label(record.sensitive_read),
         outcome_text(record),
         one_line(&record.command),
@@ -241,7 +241,7 @@ pub(super) fn outcome_text(record: &CommandRecord) -> String {
 pub(crate) fn output(arguments: &OutputArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api_client()?;
     let session = arguments.link.session_flag();
-    let found = ProposalHandle::parse(&arguments.command)?.find(&api, session.as_ref())?;
+    let found = CommandHandle::parse(&arguments.command)?.find(&api, session.as_ref())?;
     let number = |value: Option<u64>| value.map(|value| value.to_string());
     let query = [
         ("stream", arguments.stream.clone()),

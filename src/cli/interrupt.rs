@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use pvp_client::fresh_id;
 use pvp_protocol::payload::{InterruptRaise, InterruptUrgency};
-use pvp_protocol::{ExtraFields, JsonObject, ParticipantId};
+use pvp_protocol::{ExtraFields, ParticipantId};
 
 use super::links::LinkArguments;
 use super::{print_json, print_line};
@@ -41,11 +40,7 @@ pub(crate) fn run(arguments: &InterruptArguments) -> anyhow::Result<ExitCode> {
         inject_context_ref: None,
         extra: ExtraFields::new(),
     };
-    let mut message = JsonObject::new();
-    message.insert("id".to_owned(), fresh_id().as_str().into());
-    message.insert("type".to_owned(), "interrupt.raise".into());
-    message.insert("payload".to_owned(), serde_json::to_value(interrupt)?);
-    let ack = api.send(&session, &message)?;
+    let ack = api.send_message(&session, interrupt)?;
     match arguments.json {
         true => print_json(serde_json::to_string(&ack)?)?,
         false => {

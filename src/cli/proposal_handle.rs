@@ -19,12 +19,12 @@ const MAX_LISTED: usize = 5;
 /// A proposal as a person types it: its short id, more of it, its whole id or that of its gate, and
 /// perhaps `@` and the beginning of the digest that was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ProposalHandle<'a> {
+pub(super) struct CommandHandle<'a> {
     id: &'a str,
     digest: Option<&'a str>,
 }
 
-impl<'a> ProposalHandle<'a> {
+impl<'a> CommandHandle<'a> {
     pub(super) fn parse(text: &'a str) -> anyhow::Result<Self> {
         let (id, digest) = match text.split_once('@') {
             Some((id, digest)) => (id, Some(digest)),
@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn a_handle_is_an_id_and_perhaps_a_digest() {
-        let parse = |text: &'static str| ProposalHandle::parse(text).ok();
-        let handle = |id, digest| Some(ProposalHandle { id, digest });
+        let parse = |text: &'static str| CommandHandle::parse(text).ok();
+        let handle = |id, digest| Some(CommandHandle { id, digest });
         assert_eq!(parse("4a3f77@0a1B2c"), handle("4a3f77", Some("0a1B2c")));
         assert_eq!(parse("-7000-4a3f77"), handle("-7000-4a3f77", None));
         assert_eq!(parse("p1"), handle("p1", None));

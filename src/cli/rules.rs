@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use pvp_client::{ApiClient, fresh_id, narrate, now};
+use pvp_client::{ApiClient, narrate, now};
 use pvp_protocol::payload::{AllowRuleInfo, PolicyAllow, PolicyRevoke, SessionAck};
-use pvp_protocol::{ExtraFields, JsonObject, MessageId, SessionId};
-use serde::Serialize;
+use pvp_protocol::{ExtraFields, MessageId, SessionId};
 
 use super::invite::parse_duration;
 use super::links::LinkArguments;
@@ -91,7 +90,7 @@ pub(crate) fn run(arguments: &RulesArguments) -> anyhow::Result<ExitCode> {
                 reason: reason.clone(),
                 extra: ExtraFields::new(),
             };
-            send(&api, &session, "policy.allow", &allow)?
+            api.send_message(&session, allow)?
         }
         Some(RulesCommand::AllowRead {
             directory,
@@ -104,7 +103,7 @@ pub(crate) fn run(arguments: &RulesArguments) -> anyhow::Result<ExitCode> {
                 reason: reason.clone(),
                 extra: ExtraFields::new(),
             };
-            send(&api, &session, "policy.revoke", &revoke)?
+            api.send_message(&session, revoke)?
         }
     };
     match (&arguments.command, arguments.json) {
@@ -170,18 +169,5 @@ pub(super) fn allow_reading(
         reason,
         extra: ExtraFields::new(),
     };
-    send(api, session, "policy.allow", &allow)
-}
-
-fn send(
-    api: &ApiClient,
-    session: &SessionId,
-    kind: &str,
-    payload: &impl Serialize,
-) -> anyhow::Result<SessionAck> {
-    let mut message = JsonObject::new();
-    message.insert("id".to_owned(), fresh_id().as_str().into());
-    message.insert("type".to_owned(), kind.into());
-    message.insert("payload".to_owned(), serde_json::to_value(payload)?);
-    Ok(api.send(session, &message)?)
+    Ok(api.send_message(session, allow)?)
 }

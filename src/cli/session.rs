@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use pvp_client::{ApiClient, ApiError, fresh_id};
+use pvp_client::{ApiClient, ApiError};
 use pvp_protocol::payload::SessionConfigUpdate;
-use pvp_protocol::{ConfigChanges, ErrorCode, ExtraFields, JsonObject, SessionConfig, SessionId};
+use pvp_protocol::{ConfigChanges, ErrorCode, ExtraFields, SessionConfig, SessionId};
 use serde_json::Value;
 
 use super::links::LinkArguments;
@@ -16,11 +16,11 @@ use super::{print_json, print_line};
 #[derive(Args)]
 pub(crate) struct SessionArguments {
     #[command(subcommand)]
-    command: SessionCommand,
+    command: SettingsCommand,
 }
 
 #[derive(Subcommand)]
-enum SessionCommand {
+enum SettingsCommand {
     /// Print the settings that are in force, in the form of a settings file
     Show {
         #[command(flatten)]
@@ -52,11 +52,11 @@ enum SessionCommand {
 
 pub(crate) fn run(arguments: &SessionArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
-        SessionCommand::Show { link, json } => {
+        SettingsCommand::Show { link, json } => {
             let (api, session) = link.api_and_session()?;
             print_settings(&session, &api.session(&session)?.config, *json)?;
         }
-        SessionCommand::Set {
+        SettingsCommand::Set {
             link,
             settings,
             config,
@@ -89,11 +89,7 @@ fn update(
         reason: reason.to_owned(),
         extra: ExtraFields::new(),
     };
-    let mut message = JsonObject::new();
-    message.insert("id".to_owned(), fresh_id().as_str().into());
-    message.insert("type".to_owned(), "session.config_update".into());
-    message.insert("payload".to_owned(), serde_json::to_value(update)?);
-    match api.send(session, &message) {
+    match api.send_message(session, update) {
         Ok(_) => Ok(()),
         Err(ApiError::Refused(report)) if report.code == ErrorCode::Unauthorized => bail!(
             "only an admin may change the settings of {session}; use an admin's link with --link-file ({})",
@@ -163,7 +159,7 @@ mod tests {
         };
         config.quorum_by_category.destructive = Some(pvp_protocol::QuorumRule::Majority);
         let text = setting_lines(&config).unwrap().join("\n");
-        let settings: JsonObject = toml::from_str(&text).unwrap();
+        let settings: pvp_protocol::JsonObject = toml::from_str(&text).unwrap();
         let changes = super::super::session_settings::parse_changes(settings).unwrap();
         assert_eq!(SessionConfig::default().with_changes(&changes), config);
         assert!(text.contains("# destructive: more than half of those who may approve"));

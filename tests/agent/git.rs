@@ -195,7 +195,7 @@ async fn what_a_deletion_loses_is_told_to_those_who_vote() {
     let mut received = ann.received.iter();
     let proposed = received.find(|message| message["id"] == proposal.as_str());
     let notes = proposed.unwrap()["payload"]["assessment"]["notes"].clone();
-    let says = "as the agent's machine says";
+    let says = "according to the agent's machine";
     assert_eq!(
         notes,
         json!([

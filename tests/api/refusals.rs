@@ -361,13 +361,13 @@ async fn a_message_that_may_not_be_sent_changes_nothing() {
         json!({ "id": "once", "type": "context.add", "payload": context_payload("second") });
     let not_you = format!(
         "`sender` is `{}`, but you are `{}`; name yourself",
-        ann.id(),
-        bob.id()
+        bob.id(),
+        ann.id()
     );
     let approver = format!(
         "`approver` is `{}`, but you are `{}`; name yourself",
-        ann.id(),
-        bob.id()
+        bob.id(),
+        ann.id()
     );
     let before = fixture.log();
     for (envelope, status, code, sentence) in [

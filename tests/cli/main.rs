@@ -10,6 +10,7 @@
 mod support;
 
 mod arguments;
+mod cancel;
 mod check;
 mod completion;
 mod connect;

@@ -21,10 +21,10 @@ async fn a_new_directory_is_told_how_to_start() {
     assert_eq!(
         status(&cli, "no address").await,
         "This directory is not connected to a server.\n\
-         \n  pvp demo    see how it works, with a scripted agent\n  \
-         pvp up      start a server with a session for this directory\n  \
-         pvp login   paste a link that somebody sent you\n  \
-         pvp --help  all commands\n"
+         \n  pvp demo       see how it works, with a scripted agent\n  \
+         pvp up         start a server with a session for this directory\n  \
+         pvp join CODE  join a session that somebody shared with you\n  \
+         pvp --help     all commands\n"
     );
     // Help is still there.
     assert!(cli.run_ok(&["--help"]).await.contains("Usage: pvp"));

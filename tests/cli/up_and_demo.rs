@@ -108,7 +108,9 @@ async fn up_prints_how_to_join() {
     let first = process.next_line().await;
     assert!(
         first.starts_with("PVP is up on http://127.0.0.1:")
-            && first.ends_with(" with a new session `owl`"),
+            && first.ends_with(
+                " with a new session `owl`; commands that are not reads need one approval"
+            ),
         "{first}"
     );
     let mut links = Vec::new();

@@ -9,6 +9,7 @@ use axum::response::Json;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
+use pvp_protocol::suggestion::suggest_in;
 use pvp_protocol::{MessageId, Refusal, SessionId, nesting_depth};
 use serde::de::DeserializeOwned;
 
@@ -222,7 +223,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<SessionDirectory>> for JsonBody<T> {
         }
         match Json::<T>::from_bytes(text.as_bytes()) {
             Ok(Json(body)) => Ok(Self(body)),
-            Err(error) => Err(Refusal::Malformed(error.body_text()).into()),
+            Err(error) => Err(Refusal::Malformed(suggest_in(&error.body_text())).into()),
         }
     }
 }

@@ -62,15 +62,19 @@ fn value_kind(path: &[&str], argument: &Arg) -> Option<ValueKind> {
 
 /// A command line, read as clap reads it.
 struct ParsedLine<'a> {
+    /// The subcommand that the words so far name.
     command: &'a Command,
     /// The names of the subcommands.
     path: Vec<&'a str>,
+    /// How many positional arguments were seen.
     positionals: usize,
     /// The option whose value comes next.
     pending: Option<&'a Arg>,
     /// Whether `--` was seen.
     options_ended: bool,
+    /// The session that the line names.
     session: Option<SessionId>,
+    /// The file with the link that the line names.
     link_file: Option<PathBuf>,
 }
 

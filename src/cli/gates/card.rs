@@ -23,9 +23,10 @@ pub(super) fn summary_lines(gates: &[GateListItem], now: Timestamp) -> Vec<Strin
     let longest = |column: fn(&GateListItem) -> usize| gates.iter().map(column).max().unwrap_or(0);
     let handles = longest(|gate| gate.open.handle().len());
     let sessions = longest(|gate| gate.session.as_str().len());
+    let categories = longest(|gate| gate.open.assessment.category_label().len()).max(11);
     let line = |gate: &GateListItem| {
         format!(
-            "{:<handles$}  {:<sessions$}  {:<14}  {}/{}  {:>7}  {}{}",
+            "{:<handles$}  {:<sessions$}  {:<categories$}  {}/{}  {:>7}  {}{}",
             gate.open.handle(),
             gate.session.as_str(),
             gate.open.assessment.category_label(),

@@ -39,12 +39,12 @@ pub(super) enum Happening {
     Approved { by: ParticipantId },
     Edited,
     Started { cleared_by: ClearedBy },
-    Ended(Ending),
+    Ended(TourOutcome),
 }
 
 /// How a proposal ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Ending {
+pub(super) enum TourOutcome {
     /// With this exit code; `None` if it was stopped.
     Ran(Option<i64>),
     NotRun {
@@ -55,14 +55,19 @@ pub(super) enum Ending {
 
 /// Leads one person through the steps.
 pub(super) struct Guide {
+    /// The agent that proposes the commands of the tour.
     agent: Agent,
+    /// Asks the server in the person's name.
     api: Arc<ApiClient>,
+    /// The session of the tour.
     pub(super) session: SessionId,
     /// The person.
     pub(super) me: ParticipantId,
     /// How instructions call this program.
     pub(super) pvp: String,
+    /// What happens in the session.
     log: mpsc::Receiver<Box<Envelope>>,
+    /// What the person types into the tour.
     typed: TypedCommands,
     /// The proposal that the step is about; kept, so that its events are received.
     current: Option<ProposalHandle>,
@@ -74,6 +79,7 @@ pub(super) struct Guide {
     allowed: BTreeSet<Vec<String>>,
     /// Whether each approval is told, because more than one is needed.
     pub(super) tells_votes: bool,
+    /// The number of the step that is shown.
     step: usize,
 }
 
@@ -260,12 +266,12 @@ fn happening(
         }
         ServerMessage::ToolResult(result) if result.tool_proposal == *proposal => {
             let code = result.result.as_ref().and_then(|body| body.exit_code);
-            Some(Happening::Ended(Ending::Ran(code)))
+            Some(Happening::Ended(TourOutcome::Ran(code)))
         }
         ServerMessage::GateResolve(resolve)
             if resolve.tool_proposal == *proposal && resolve.outcome != GateOutcome::Approved =>
         {
-            Some(Happening::Ended(Ending::NotRun {
+            Some(Happening::Ended(TourOutcome::NotRun {
                 outcome: resolve.outcome,
                 reason: resolve.reason.clone(),
             }))

@@ -6,7 +6,7 @@ use pvp_client::Link;
 use pvp_protocol::ServerMessage;
 use pvp_protocol::payload::{ClearedBy, GateOutcome};
 
-use super::guide::{Ending, Guide, Happening};
+use super::guide::{Guide, Happening, TourOutcome};
 use super::second_person::SecondPerson;
 use crate::cli::{one_line, print_line, shell_words};
 
@@ -32,10 +32,10 @@ pub(super) async fn approve(guide: &mut Guide) -> anyhow::Result<()> {
             .await?;
         let why = "It changes a file, so it waits. Approve it:";
         match decide(guide, why, |handle| format!("approve {handle}")).await? {
-            Decision::Ran { .. } => {
+            GateDecision::Ran { .. } => {
                 return guide.say("You approved it, and it ran. Reads need no approval.");
             }
-            Decision::NotRun(_) => {
+            GateDecision::NotRun(_) => {
                 guide.say("It did not run. Rejecting comes next; please approve this one.")?;
             }
         }
@@ -67,7 +67,7 @@ pub(super) async fn reject(guide: &mut Guide) -> anyhow::Result<()> {
                         .await?;
                 }
                 Happening::Started { .. } => {}
-                Happening::Ended(Ending::NotRun {
+                Happening::Ended(TourOutcome::NotRun {
                     outcome: GateOutcome::Rejected,
                     reason,
                 }) => break reason,
@@ -95,16 +95,16 @@ pub(super) async fn edit(guide: &mut Guide) -> anyhow::Result<()> {
         let edited = shell_words::quote("echo chocolate >> notes.txt");
         let why = "That is too much. Edit it before it runs:";
         match decide(guide, why, |handle| format!("amend {handle} {edited}")).await? {
-            Decision::Ran { edited: true, .. } => {
+            GateDecision::Ran { edited: true, .. } => {
                 return guide
                     .say("Exactly what you approved ran, and the agent knows of the edit.");
             }
-            Decision::Ran { .. } => {
+            GateDecision::Ran { .. } => {
                 guide.say(
                     "It ran as it was. Try to edit this one first; the agent adds it again.",
                 )?;
             }
-            Decision::NotRun(_) => {
+            GateDecision::NotRun(_) => {
                 guide.say("It did not run. Try to edit it; the agent proposes it again.")?;
             }
         }
@@ -128,11 +128,11 @@ pub(super) async fn allow(guide: &mut Guide) -> anyhow::Result<()> {
     guide.propose("touch monday.txt", "make a file").await?;
     let why = "The rule does not cover it. Approve it:";
     match decide(guide, why, |handle| format!("approve {handle}")).await? {
-        Decision::Ran {
+        GateDecision::Ran {
             cleared_by: Some(ClearedBy::AllowRule),
             ..
         } => guide.say("Your rule let it run without asking.")?,
-        Decision::Ran { .. } | Decision::NotRun(_) => {}
+        GateDecision::Ran { .. } | GateDecision::NotRun(_) => {}
     }
     guide.say(&format!(
         "`{pvp} rules` lists the rules, and `{pvp} rules revoke` takes one back. A rule never covers\n\
@@ -215,8 +215,8 @@ pub(super) async fn quorum(guide: &mut Guide, second_person: Link) -> anyhow::Re
             .await?;
         let why = "Approve it. Nothing happens until Robin has approved it too:";
         match decide(guide, why, |handle| format!("approve {handle}")).await? {
-            Decision::Ran { .. } => break,
-            Decision::NotRun(reason) => guide.say(&format!(
+            GateDecision::Ran { .. } => break,
+            GateDecision::NotRun(reason) => guide.say(&format!(
                 "It did not run{}. The agent proposes it again.",
                 reason.map_or_else(String::new, |reason| format!(": {}", one_line(&reason)))
             ))?,
@@ -243,7 +243,7 @@ pub(super) fn finish(guide: &Guide, data: &Path) -> anyhow::Result<()> {
 }
 
 /// How a command of a step was decided.
-enum Decision {
+enum GateDecision {
     Ran {
         edited: bool,
         cleared_by: Option<ClearedBy>,
@@ -257,7 +257,7 @@ async fn decide(
     guide: &mut Guide,
     why: &str,
     command: impl Fn(&str) -> String,
-) -> anyhow::Result<Decision> {
+) -> anyhow::Result<GateDecision> {
     let (mut edited, mut cleared) = (false, None);
     loop {
         match guide.next_happening().await? {
@@ -276,11 +276,13 @@ async fn decide(
                 guide.show_gate(why, approve).await?;
             }
             Happening::Started { cleared_by } => cleared = Some(cleared_by),
-            Happening::Ended(Ending::Ran(_)) => {
+            Happening::Ended(TourOutcome::Ran(_)) => {
                 let cleared_by = cleared;
-                return Ok(Decision::Ran { edited, cleared_by });
+                return Ok(GateDecision::Ran { edited, cleared_by });
             }
-            Happening::Ended(Ending::NotRun { reason, .. }) => return Ok(Decision::NotRun(reason)),
+            Happening::Ended(TourOutcome::NotRun { reason, .. }) => {
+                return Ok(GateDecision::NotRun(reason));
+            }
         }
     }
 }
