@@ -15,6 +15,7 @@ use pvp_server::store::{LogHead, Tombstone};
 use pvp_session::Entry;
 use serde_json::json;
 
+use super::local_server::LocalServer;
 use super::log_line::LogLines;
 
 #[derive(Args)]
@@ -29,8 +30,9 @@ enum AuditCommand {
     Verify(VerifyArguments),
     /// A readable account of one session
     Show {
+        /// The data directory [default: that of the server started in this directory]
         #[arg(long, value_name = "DIR")]
-        data: PathBuf,
+        data: Option<PathBuf>,
         #[arg(long, value_parser = parse_session_id)]
         session: SessionId,
     },
@@ -38,16 +40,18 @@ enum AuditCommand {
     /// ends, signed by the server. With it, `pvp audit verify --anchor` finds a log that was cut or
     /// rewritten later
     Anchor {
+        /// The data directory [default: that of the server started in this directory]
         #[arg(long, value_name = "DIR")]
-        data: PathBuf,
+        data: Option<PathBuf>,
         /// One session only
         #[arg(long, value_parser = parse_session_id)]
         session: Option<SessionId>,
     },
     /// The whole record as JSON lines, for keeping elsewhere
     Export {
+        /// The data directory [default: that of the server started in this directory]
         #[arg(long, value_name = "DIR")]
-        data: PathBuf,
+        data: Option<PathBuf>,
         /// One session only
         #[arg(long, value_parser = parse_session_id)]
         session: Option<SessionId>,
@@ -58,9 +62,10 @@ enum AuditCommand {
 }
 
 #[derive(Args)]
-#[command(group(ArgGroup::new("what").required(true).args(["data", "export"])))]
+#[command(group(ArgGroup::new("what").args(["data", "export"])))]
 struct VerifyArguments {
-    /// A data directory, also of a running server
+    /// A data directory, also of a running server [default: that of the server started in this
+    /// directory]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// A file made by `pvp audit export`
@@ -88,13 +93,13 @@ pub(crate) fn run(arguments: AuditArguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         AuditCommand::Verify(arguments) => verify(&arguments),
         AuditCommand::Anchor { data, session } => {
-            audit::for_each_anchor(&data, session.as_ref(), &mut |anchor| {
+            audit::for_each_anchor(&data_directory(data)?, session.as_ref(), &mut |anchor| {
                 super::print_line(anchor.to_json())
                     .map_err(|error| AuditError::Io(std::io::Error::other(error)))
             })?;
             Ok(ExitCode::SUCCESS)
         }
-        AuditCommand::Show { data, session } => print_log(&data, &session),
+        AuditCommand::Show { data, session } => print_log(&data_directory(data)?, &session),
         AuditCommand::Export { data, session, out } => {
             let mut out: Box<dyn Write> = match out {
                 Some(path) => Box::new(
@@ -104,7 +109,7 @@ pub(crate) fn run(arguments: AuditArguments) -> anyhow::Result<ExitCode> {
                 None => Box::new(std::io::stdout()),
             };
             let mut buffered = BufWriter::new(&mut out);
-            audit::export(&data, session.as_ref(), &mut buffered)?;
+            audit::export(&data_directory(data)?, session.as_ref(), &mut buffered)?;
             buffered.flush().context("writing the export")?;
             Ok(ExitCode::SUCCESS)
         }
@@ -119,7 +124,7 @@ fn verify(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
             let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
             audit::verify_export_since(&mut BufReader::new(file), pinned, &known)?
         }
-        (None, None) => bail!("say --data DIR or --export FILE"),
+        (None, None) => audit::verify_store_since(&data_directory(None)?, pinned, &known)?,
     };
     if arguments.json {
         super::print_json(report_json(&report))?;
@@ -246,6 +251,16 @@ fn key_source_text(source: KeySource) -> &'static str {
         KeySource::DataDirectory => "from the data directory",
         KeySource::ExportHeader => "from the export itself",
     }
+}
+
+/// The data directory that was given, or that of the server which was started in this directory.
+fn data_directory(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    if let Some(data) = given {
+        return Ok(data);
+    }
+    let server = LocalServer::started_here()?;
+    let server = server.context("no server was started in this directory; give --data DIR")?;
+    Ok(server.data)
 }
 
 fn print_log(data: &std::path::Path, session: &SessionId) -> anyhow::Result<ExitCode> {

@@ -70,7 +70,7 @@ enum DemoDriver {
 
 pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
     let driver = arguments.driver()?;
-    let mut config = server::prepare(&arguments.server)?;
+    let mut config = server::prepare(&arguments.server, server::QUIET_LOG)?;
     let data = server::data_directory(&config)?;
     let workspace = arguments.create_workspace(&data)?;
     let mut settings = ExecutorSettings::new(workspace.clone(), data.join("executor"));
@@ -83,7 +83,12 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
         let demo = Demo {
             own_links: OwnLinks::find_or_invite(server, &session).await?,
             agent_link: invite(server, &session, "demo agent", ParticipantKind::Agent).await?,
-            second_person: invite(server, &session, "Robin", ParticipantKind::Human).await?,
+            second_person: match driver {
+                DemoDriver::Tour => {
+                    Some(invite(server, &session, "Robin", ParticipantKind::Human).await?)
+                }
+                DemoDriver::Script | DemoDriver::Model(_) => None,
+            },
             session,
             settings,
             data,
@@ -180,8 +185,8 @@ struct Demo {
     own_links: OwnLinks,
     /// The link of the agent.
     agent_link: Link,
-    /// Joins only in the tour.
-    second_person: Link,
+    /// The second person, who joins only in the tour.
+    second_person: Option<Link>,
     /// The session that the demo is in.
     session: SessionId,
     /// How the agent runs commands.
@@ -205,7 +210,8 @@ impl Demo {
         };
         let brain = match driver {
             DemoDriver::Tour => {
-                let tour = tour::Tour::new(agent, own_link, self.second_person, self.data);
+                let second_person = self.second_person.context("a tour has a second person")?;
+                let tour = tour::Tour::new(agent, own_link, second_person, self.data);
                 return tour.run().await;
             }
             DemoDriver::Script => Brain::Scripted(ScriptedBrain::demo().on_begin(move || {

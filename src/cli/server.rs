@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &ServerCommandArguments) -> anyhow::Result<ExitCode
 }
 
 fn run_server(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
-    let config = prepare(arguments)?;
+    let config = prepare(arguments, "warn,pvp_server=info")?;
     let (data, open, json) = (data_directory(&config)?, config.open, arguments.json);
     super::runtime()?.block_on(serve(config, async move |server: &Server| {
         print_startup(server, &data, open, json).await
@@ -114,9 +114,16 @@ fn run_server(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is logged beside what a person reads in the same terminal.
+pub(super) const QUIET_LOG: &str = "warn";
+
 /// Loads the settings, refuses dangerous ones, and starts logging.
-pub(super) fn prepare(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
-    complete(arguments, load_config(arguments, ServerConfig::default())?)
+pub(super) fn prepare(
+    arguments: &ServerArguments,
+    default_log: &str,
+) -> anyhow::Result<ServerConfig> {
+    let config = load_config(arguments, ServerConfig::default())?;
+    complete(arguments, config, default_log)
 }
 
 /// The same for a server that others are to reach: it listens on every interface, unless the settings
@@ -124,19 +131,23 @@ pub(super) fn prepare(arguments: &ServerArguments) -> anyhow::Result<ServerConfi
 pub(super) fn prepare_shared(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
     let config = load_config(arguments, ServerConfig::default())?;
     if config.public_url.is_some() {
-        return complete(arguments, config);
+        return complete(arguments, config, QUIET_LOG);
     }
     let mut defaults = ServerConfig::default();
     defaults.listen.set_ip(Ipv4Addr::UNSPECIFIED.into());
-    complete(arguments, load_config(arguments, defaults)?)
+    complete(arguments, load_config(arguments, defaults)?, QUIET_LOG)
 }
 
-fn complete(arguments: &ServerArguments, mut config: ServerConfig) -> anyhow::Result<ServerConfig> {
+fn complete(
+    arguments: &ServerArguments,
+    mut config: ServerConfig,
+    default_log: &str,
+) -> anyhow::Result<ServerConfig> {
     config.check_exposure(arguments.i_know_this_is_open)?;
     if config.data.is_none() {
         config.data = Some(default_data_directory()?);
     }
-    init_tracing("warn,pvp_server=info");
+    init_tracing(default_log);
     Ok(config)
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     }
     let config = match arguments.share {
         true => server::prepare_shared(&arguments.server)?,
-        false => server::prepare(&arguments.server)?,
+        false => server::prepare(&arguments.server, server::QUIET_LOG)?,
     };
     let data = server::data_directory(&config)?;
     let limits = config.settings().limits;

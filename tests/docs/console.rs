@@ -53,7 +53,10 @@ const KINDS: &[(&str, &str)] = &[
     // The handle of a gate, and the short id of a command.
     (r"\b[0-9a-f]{6}@[0-9a-f]{6}\b", r"[0-9a-f]{6}@[0-9a-f]{6}"),
     (r"\bdemo-[0-9a-f]{4}\b", r"demo-[0-9a-f]{4}"),
-    (r"\b(?:you|agent|approver)-[0-9a-f]{8}\b", r"[a-z_]+-[0-9a-f]{8}"),
+    (
+        r"\b(?:you|agent|approver)-[0-9a-f]{8}\b",
+        r"[a-z_]+-[0-9a-f]{8}",
+    ),
     (r"127\.0\.0\.1:3000\b", r"127\.0\.0\.1:\d+"),
     (r"/home/you\b", r"/\S+?"),
     (r"\b[0-9a-f]{6}\b", r"[0-9a-f]{6}"),
@@ -63,7 +66,11 @@ const KINDS: &[(&str, &str)] = &[
 ];
 
 /// Kinds that differ each time they are printed.
-const UNBOUND: &[&str] = &[r"\b\d\d:\d\d:\d\d\b", r"\b\d+\.\d s\b", r"\b\d+:\d\d left\b"];
+const UNBOUND: &[&str] = &[
+    r"\b\d\d:\d\d:\d\d\b",
+    r"\b\d+\.\d s\b",
+    r"\b\d+:\d\d left\b",
+];
 
 impl Placeholders {
     pub(crate) fn new() -> Self {
@@ -92,7 +99,10 @@ impl Placeholders {
             let whole = found.get(0).unwrap();
             pattern += &regex::escape(&shown[end..whole.start()]);
             end = whole.end();
-            let kind = KINDS.iter().enumerate().find(|(n, _)| found.get(n + 1).is_some());
+            let kind = KINDS
+                .iter()
+                .enumerate()
+                .find(|(n, _)| found.get(n + 1).is_some());
             match (kind, self.values.get(whole.as_str())) {
                 (None, _) => pattern += ".*",
                 (Some(_), Some(value)) => pattern += &regex::escape(value),
@@ -153,20 +163,27 @@ mod tests {
         let page = "2bfd8c@9f8235  demo-89b9  write\n…\nlast after 0.1 s";
         let run = "aaaaaa@bbbbbb  demo-cccc  write\nx\ny\nlast after 7.5 s\n";
         assert_eq!(names.first_difference(&shown(page), run), None);
-        assert_eq!(names.fill_in("pvp show 2bfd8c@9f8235"), "pvp show aaaaaa@bbbbbb");
+        assert_eq!(
+            names.fill_in("pvp show 2bfd8c@9f8235"),
+            "pvp show aaaaaa@bbbbbb"
+        );
         for other in [
             "aaaaaa@bbbbbb  demo-dddd  write\nlast after 7.5 s\n",
             "aaaaaa@bbbbbb  demo-cccc  read\nlast after 7.5 s\n",
             "aaaaaa@bbbbbb  demo-cccc  write\nlast after 7.5 s\nmore\n",
             "",
         ] {
-            assert!(names.first_difference(&shown(page), other).is_some(), "{other}");
+            assert!(
+                names.first_difference(&shown(page), other).is_some(),
+                "{other}"
+            );
         }
     }
 
     #[test]
     fn a_block_has_commands_with_their_output() {
-        let page = "x\n```console\nstill running\n$ pvp gates   # what waits\none\n$ pvp show\n```\ny";
+        let page =
+            "x\n```console\nstill running\n$ pvp gates   # what waits\none\n$ pvp show\n```\ny";
         let blocks = console_blocks(page);
         assert_eq!(blocks.len(), 1);
         assert_eq!(blocks[0].continued, ["still running"]);

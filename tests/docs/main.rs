@@ -10,6 +10,8 @@
 mod support;
 
 mod api;
+mod console;
 mod examples;
+mod newcomer;
 mod pages;
 mod tui;

@@ -28,7 +28,7 @@ pub(crate) struct TestScreen {
     master: Box<dyn MasterPty + Send>,
     child: Box<dyn Child + Send + Sync>,
     /// Its home and settings, removed when dropped.
-    cli: CliEnv,
+    cli: Arc<CliEnv>,
 }
 
 fn size(columns: u16, rows: u16) -> PtySize {
@@ -77,12 +77,28 @@ impl TestScreen {
     }
 
     fn spawn(
+        command: CommandBuilder,
+        environment: &[(&str, &str)],
+        columns: u16,
+        rows: u16,
+    ) -> Self {
+        Self::spawn_in(Arc::new(CliEnv::new()), command, environment, columns, rows)
+    }
+
+    /// Starts `pvp` with these arguments and this home.
+    pub(crate) fn start_in(cli: Arc<CliEnv>, arguments: &[&str], columns: u16, rows: u16) -> Self {
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_pvp"));
+        command.args(arguments);
+        Self::spawn_in(cli, command, &[("USER", "bob")], columns, rows)
+    }
+
+    fn spawn_in(
+        cli: Arc<CliEnv>,
         mut command: CommandBuilder,
         environment: &[(&str, &str)],
         columns: u16,
         rows: u16,
     ) -> Self {
-        let cli = CliEnv::new();
         let pair = native_pty_system().openpty(size(columns, rows)).unwrap();
         command.env_clear();
         for (name, value) in [("PATH", "/usr/bin:/bin"), ("TERM", "xterm-256color")] {

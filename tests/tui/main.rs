@@ -19,3 +19,4 @@ mod prompts;
 mod streaming;
 mod suspending;
 mod terminal;
+mod two_people;
