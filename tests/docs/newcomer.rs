@@ -147,3 +147,56 @@ async fn a_newcomer_follows_the_readme_to_the_letter() {
         "it was installed"
     );
 }
+
+/// The `pvp` commands in the code blocks of a page, without comments and placeholders for people.
+fn documented_commands(page: &str) -> Vec<String> {
+    let mut commands = Vec::new();
+    let mut fenced = false;
+    for line in page.lines() {
+        if line.starts_with("```") {
+            fenced = !fenced;
+        } else if fenced || line.starts_with("    ") {
+            let line = line.trim_start();
+            let prompt = line.find("$ ").map_or(0, |at| at + 2);
+            let line = if line.starts_with("pvp ") {
+                line
+            } else {
+                &line[prompt..]
+            };
+            let line = line.split(" #").next().unwrap().trim();
+            let plain = !line.contains(['|', '>', '<', '…', '$', '\\', '(', '&', ';', '[']);
+            if line.starts_with("pvp ") && plain {
+                commands.push(line.to_owned());
+            }
+        }
+    }
+    commands
+}
+
+#[tokio::test]
+async fn every_documented_command_is_one_that_the_program_takes() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = vec![repository.join("README.md")];
+    let docs = std::fs::read_dir(repository.join("docs")).unwrap();
+    pages.extend(docs.map(|page| page.unwrap().path()));
+    let newcomer = Newcomer::new();
+    let mut checked = 0;
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for command in documented_commands(&text) {
+            // Flags and subcommands that do not exist are refused before help is printed.
+            let line = command.replacen("pvp ", "target/quick/pvp ", 1);
+            let output = newcomer
+                .shell(&format!("{line} --help"))
+                .output()
+                .await
+                .unwrap();
+            let problems = String::from_utf8_lossy(&output.stderr);
+            let unknown = ["unexpected argument", "unrecognized subcommand"];
+            let ok = !unknown.iter().any(|part| problems.contains(part));
+            assert!(ok, "{}: {command}: {problems}", page.display());
+            checked += 1;
+        }
+    }
+    assert!(checked >= 40, "the pages were read: {checked}");
+}
