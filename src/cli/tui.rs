@@ -37,8 +37,9 @@ pub(crate) struct TuiArguments {
     /// Lines for a screen reader or a pipe: every event one line, commands by word
     #[arg(long)]
     plain: bool,
-    /// The settings [default: pvp/tui.toml in the directory for settings, if it is there]
-    #[arg(long, env = "PVP_TUI_CONFIG", value_name = "FILE")]
+    /// Settings of the screen: a TOML file, or JSON such as '{"mouse": true}' [default: pvp/tui.toml
+    /// in the directory for settings, if it is there]
+    #[arg(long, env = "PVP_TUI_CONFIG", value_name = "FILE|JSON")]
     config: Option<PathBuf>,
 }
 
@@ -90,6 +91,10 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
 fn load_config(path: Option<&std::path::Path>) -> anyhow::Result<TuiConfig> {
     let default_path = config_directory()?.join("tui.toml");
     let mut config = match path {
+        Some(json) if json.to_string_lossy().trim_start().starts_with('{') => {
+            let parsed = TuiConfig::parse_json(&json.to_string_lossy());
+            parsed.map_err(|problem| anyhow::anyhow!("--config: {problem}"))?
+        }
         Some(path) => TuiConfig::read(path)?,
         None if default_path.exists() => TuiConfig::read(&default_path)?,
         None => TuiConfig::default(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use pvp_protocol::suggestion::suggest_in;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -118,12 +119,19 @@ impl TuiConfig {
         Self::parse(&text).map_err(|problem| anyhow!("{}: {problem}", path.display()))
     }
 
+    /// Parses settings that are written as JSON.
+    pub fn parse_json(text: &str) -> Result<Self, String> {
+        let settings: toml::Table =
+            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        Self::parse(&settings.to_string())
+    }
+
     /// Parses settings; an error names its line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
         let file: TuiConfigFile = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_of(span.start));
-            format!("line {line}: {}", error.message())
+            format!("line {line}: {}", suggest_in(error.message()))
         })?;
         let mut config = Self {
             notify_when: file.notify_when,
@@ -199,10 +207,24 @@ mod tests {
                 "line 3: there is no key binding `x.y`",
             ),
             ("theme", "line 1: "),
+            (
+                "mosue = true",
+                "line 1: unknown field `mosue`; did you mean `mouse`?",
+            ),
         ] {
             let refused = TuiConfig::parse(text).unwrap_err();
             assert!(refused.starts_with(problem), "{text:?}: {refused}");
         }
+    }
+
+    #[test]
+    fn settings_may_be_json() {
+        let json = r#"{"mouse": true, "keys": {"card.approve": ["w"]}}"#;
+        let toml = "mouse = true\n[keys]\n\"card.approve\" = [\"w\"]\n";
+        assert_eq!(TuiConfig::parse_json(json), TuiConfig::parse(toml));
+        assert!(TuiConfig::parse_json("{").is_err());
+        let refused = TuiConfig::parse_json(r#"{"mosue": true}"#).unwrap_err();
+        assert!(refused.contains("did you mean `mouse`?"), "{refused}");
     }
 
     #[test]
