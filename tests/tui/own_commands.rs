@@ -37,3 +37,18 @@ async fn in_a_solo_session_the_terminal_asks_whether_a_destructive_command_shoul
     let approved_by = &execute.unwrap()["payload"]["approved_by"];
     assert_eq!(approved_by.as_array().unwrap().len(), 1, "{approved_by}");
 }
+
+/// Keys that were pressed while the server had not answered yet answer no question.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_typed_before_the_question_does_not_answer_it() {
+    let fixture = TuiFixture::new(json!({ "solo": true })).await;
+    let victim = fixture.workspace.join("victim");
+    std::fs::create_dir(&victim).unwrap();
+    let mut screen = driver_shell(&fixture);
+    // The terminal has the answer before the program has started.
+    screen.send_keys("sleep 1; $pvp exec 'rm -rf victim'; echo code=$?\ny\n");
+    screen.wait_for_text("Really run it? [y/N]");
+    screen.send_keys("\n");
+    screen.wait_for_text("code=130");
+    assert!(victim.exists());
+}
