@@ -83,7 +83,12 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
         let demo = Demo {
             own_links: OwnLinks::find_or_invite(server, &session).await?,
             agent_link: invite(server, &session, "demo agent", ParticipantKind::Agent).await?,
-            second_person: invite(server, &session, "Robin", ParticipantKind::Human).await?,
+            second_person: match driver {
+                DemoDriver::Tour => {
+                    Some(invite(server, &session, "Robin", ParticipantKind::Human).await?)
+                }
+                DemoDriver::Script | DemoDriver::Model(_) => None,
+            },
             session,
             settings,
             data,
@@ -180,8 +185,8 @@ struct Demo {
     own_links: OwnLinks,
     /// The link of the agent.
     agent_link: Link,
-    /// Joins only in the tour.
-    second_person: Link,
+    /// Joins in the tour.
+    second_person: Option<Link>,
     /// The session that the demo is in.
     session: SessionId,
     /// How the agent runs commands.
@@ -205,7 +210,8 @@ impl Demo {
         };
         let brain = match driver {
             DemoDriver::Tour => {
-                let tour = tour::Tour::new(agent, own_link, self.second_person, self.data);
+                let second = self.second_person.context("the tour has a second person")?;
+                let tour = tour::Tour::new(agent, own_link, second, self.data);
                 return tour.run().await;
             }
             DemoDriver::Script => Brain::Scripted(ScriptedBrain::demo().on_begin(move || {
