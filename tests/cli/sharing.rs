@@ -240,7 +240,8 @@ async fn answer_in_turn(listener: tokio::net::TcpListener, bodies: Vec<Value>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     for body in bodies {
         let (mut stream, _) = listener.accept().await.unwrap();
-        stream.read(&mut vec![0; 4096]).await.unwrap();
+        let read = stream.read(&mut vec![0; 4096]).await.unwrap();
+        assert!(read > 0, "it asks");
         let body = body.to_string();
         let head = format!(
             "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
