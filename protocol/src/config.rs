@@ -311,7 +311,7 @@ pub(crate) fn parse_strictly<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<SessionConfig, D::Error> {
     use serde::de::{Deserialize, Error};
-    let fields = JsonObject::deserialize(deserializer)?;
+    let crate::UniqueFields(fields) = crate::UniqueFields::deserialize(deserializer)?;
     check_config_fields(&fields).map_err(D::Error::custom)?;
     serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| {
         let problem = suggest_in(&error.inner().to_string());
@@ -364,6 +364,18 @@ mod tests {
         assert_eq!(config.gate_timeout_seconds, 300);
         assert_eq!(config.extra["from_the_future"], json!(true));
         assert_eq!(config.validate(&Limits::default()), Ok(()));
+    }
+
+    #[test]
+    fn a_setting_that_is_given_twice_is_refused() {
+        let parse = |text: &str| parse_strictly(&mut serde_json::Deserializer::from_str(text));
+        for twice in [
+            r#"{"solo": false, "solo": true}"#,
+            r#"{"default_gate_quorum": {"type": "any", "count": 3, "count": 1}}"#,
+        ] {
+            let error = parse(twice).unwrap_err().to_string();
+            assert!(error.contains("is given twice"), "{error}");
+        }
     }
 
     #[test]

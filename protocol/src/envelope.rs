@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::suggestion::suggest_in;
 use crate::{
     ClientMessage, ForkId, JsonObject, Limits, MessageId, ParticipantId, Refusal, ServerMessage,
-    SessionId, Timestamp, VERSION, WireMessage, check_config_fields, json_depth,
+    SessionId, Timestamp, UniqueFields, VERSION, WireMessage, check_config_fields, json_depth,
 };
 
 /// Who a message is from.
@@ -194,8 +194,12 @@ fn check_settings(kind: &str, payload: &str) -> Result<(), String> {
         "session.config_update" => "changes",
         _ => return Ok(()),
     };
-    let payload: Result<JsonObject, _> = serde_json::from_str(payload);
-    let settings = payload.ok().and_then(|mut payload| payload.remove(field));
+    let Ok(mut plain) = serde_json::from_str::<JsonObject>(payload) else {
+        return Ok(());
+    };
+    // It is an object, so what is wrong with it now is that something is given twice.
+    serde_json::from_str::<UniqueFields>(payload).map_err(|error| error.to_string())?;
+    let settings = plain.remove(field);
     match settings {
         Some(Value::Object(settings)) => check_config_fields(&settings),
         Some(_) | None => Ok(()),

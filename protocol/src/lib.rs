@@ -27,6 +27,7 @@ mod quorum;
 mod refusal;
 mod role;
 mod time;
+mod unique_fields;
 
 pub use action::{Action, ActionError, BoundFile, Command, RunMode};
 pub use assessment::{Assessment, Category, PartAssessment, Risk, SandboxProfile, ToolCategory};
@@ -50,6 +51,7 @@ pub use quorum::{Approvers, QuorumRule, Tally, dependent_approvals, tally};
 pub use refusal::{ErrorCode, Refusal};
 pub use role::{Capability, ParticipantKind, Role, Transport, capabilities_of};
 pub use time::{Timestamp, TimestampError};
+pub use unique_fields::UniqueFields;
 pub use wire::{ExtraFields, JsonObject};
 
 /// The JSON Schema of every message and every HTTP body, generated from the types.

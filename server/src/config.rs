@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use pvp_protocol::suggestion::unknown_name;
-use pvp_protocol::{ExecutionLimits, Limits};
+use pvp_protocol::{ExecutionLimits, Limits, UniqueFields};
 use pvp_session::SessionSettings;
 use toml::{Spanned, Value};
 
@@ -322,11 +322,12 @@ impl ServerConfig {
     }
 
     fn read_json(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
-        let settings: BTreeMap<String, Value> =
-            serde_json::from_str(text).map_err(|error| ConfigError::Syntax {
-                location: name.to_owned(),
-                problem: error.to_string(),
-            })?;
+        let invalid = |error: serde_json::Error| ConfigError::Syntax {
+            location: name.to_owned(),
+            problem: error.to_string(),
+        };
+        let _: UniqueFields = serde_json::from_str(text).map_err(invalid)?;
+        let settings: BTreeMap<String, Value> = serde_json::from_str(text).map_err(invalid)?;
         for (key, value) in settings {
             self.set(name, &key, &value)?;
         }
@@ -470,6 +471,11 @@ mod tests {
             "pvp.toml: `open_gates` is 0; use 1 to 10000"
         );
         assert!(error("{").starts_with("pvp.toml: "));
+        let twice = error(r#"{"open": false, "open": true}"#);
+        assert!(
+            twice.starts_with("pvp.toml: `open` is given twice"),
+            "{twice}"
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ use pvp_protocol::payload::{
     GateOutcome, GateRequest, GateResolve, OutputStream, ShellExec, ToolResult,
 };
 use pvp_protocol::{Digest, ExtraFields, MessageId, ParticipantId, ServerMessage};
+use rustix::termios::{QueueSelector, tcflush};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -275,6 +276,8 @@ impl OwnCommand {
             one_line(&self.command),
             request.category
         );
+        // What was typed before the question was shown does not answer it.
+        tcflush(std::io::stdin(), QueueSelector::IFlush).context("reading from the terminal")?;
         let mut stderr = std::io::stderr();
         write!(stderr, "{question}").and_then(|()| stderr.flush())?;
         let answers = answers.clone();

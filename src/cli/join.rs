@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail};
@@ -43,15 +44,21 @@ pub(crate) fn run(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     if !arguments.replace {
         check_not_joined(&target)?;
     }
-    let link = match target {
-        JoinTarget::Link(link) => link,
-        JoinTarget::Code(server, code) => redeem(&server, &code, arguments.name.as_deref())?,
+    let (link, by_code) = match target {
+        JoinTarget::Link(link) => (link, false),
+        JoinTarget::Code(server, code) => {
+            let link = redeem(&server, &code, arguments.name.as_deref())?;
+            (link, true)
+        }
     };
     // A code works once, so its link is saved before anything can fail.
     let path = links::directory_link_path(ParticipantKind::Human)?;
     links::save_link(&path, &link)?;
     let api = ApiClient::new(link.clone());
     let me = api.whoami().context("the link is remembered, but")?;
+    if me.kind == ParticipantKind::Agent {
+        check_agent_link(&link, &path, by_code, arguments.replace)?;
+    }
     let link = settle_link(link, &me)?;
     print_joined(&api, &link, &me)?;
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -122,14 +129,40 @@ fn check_not_joined(target: &JoinTarget) -> anyhow::Result<()> {
     if same {
         return Ok(());
     }
-    if let Ok(me) = ApiClient::new(saved.clone()).whoami() {
-        bail!(
-            "you are already {} on {} in this directory; join in another directory, or replace that link with --replace",
+    let server = saved.base_url();
+    match ApiClient::new(saved.clone()).whoami() {
+        Ok(me) => bail!(
+            "you are already {} on {server} in this directory; join in another directory, or replace that link with --replace",
             identity_text(&me),
-            saved.base_url()
-        );
+        ),
+        // Its server does not accept it any more.
+        Err(ApiError::Refused(_)) => Ok(()),
+        // A server that is stopped accepts the link again once it runs.
+        Err(_) => bail!(
+            "this directory remembers a link to {server}, which does not answer now; join in another directory, or replace that link with --replace"
+        ),
     }
-    Ok(())
+}
+
+/// Refuses to save a link as the agent's if it came for a code, which is always a person's, or if it
+/// would replace another: the agent that is started here next runs what that server grants.
+fn check_agent_link(link: &Link, saved: &Path, by_code: bool, replace: bool) -> anyhow::Result<()> {
+    let problem = match by_code {
+        true => {
+            "the server answered the code with an agent's link, which no PVP server does; nothing was saved"
+        }
+        false if replace => return Ok(()),
+        false => {
+            let path = links::directory_link_path(ParticipantKind::Agent)?;
+            let other = link_argument::from_file(&path).ok();
+            if other.is_none_or(|other| other.token() == link.token()) {
+                return Ok(());
+            }
+            "this is an agent's link, and this directory remembers another one; join in another directory, or replace that link with --replace"
+        }
+    };
+    links::remove_link(saved)?;
+    bail!(problem)
 }
 
 /// Exchanges a code for a link of one's own.

@@ -8,7 +8,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pvp_protocol::suggestion::unknown_name;
 use pvp_protocol::{
-    ConfigChanges, JsonObject, ParticipantId, QuorumRule, Role, SessionConfig, check_config_fields,
+    ConfigChanges, JsonObject, ParticipantId, QuorumRule, Role, SessionConfig, UniqueFields,
+    check_config_fields,
 };
 use serde_json::Value;
 
@@ -123,16 +124,21 @@ pub(crate) fn read_optional(file_or_json: Option<&str>) -> anyhow::Result<JsonOb
 /// Reads settings from a TOML file, or from JSON if the text begins like JSON.
 fn read_settings(text: &str) -> anyhow::Result<JsonObject> {
     if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text).context("this is not a JSON object");
+        return parse_json(text).context("this is not a JSON object");
     }
     let path = Path::new(text);
     let file = std::fs::read_to_string(path).with_context(|| {
         format!("reading {text}; give a TOML file, or JSON in quotes such as '{{\"solo\": true}}'")
     })?;
     if file.trim_start().starts_with('{') {
-        return serde_json::from_str(&file).with_context(|| format!("{text} is not JSON"));
+        return parse_json(&file).with_context(|| format!("{text} is not JSON"));
     }
     toml::from_str(&file).with_context(|| format!("{text} is not TOML"))
+}
+
+/// Parses settings, none of which may be given twice.
+fn parse_json(text: &str) -> serde_json::Result<JsonObject> {
+    serde_json::from_str(text).map(|UniqueFields(fields)| fields)
 }
 
 /// How many approvals are needed, in general and by category.

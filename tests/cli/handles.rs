@@ -325,3 +325,27 @@ async fn a_command_that_a_rule_let_run_names_the_rule() {
     );
     drop(server);
 }
+
+/// Whatever ids an agent chooses for its other commands, a person can still name the one that waits.
+#[tokio::test]
+async fn an_agent_cannot_take_every_name_from_a_command_that_waits() {
+    let (_server, mut agent, cli, _) = vote_fixture(no_timeout()).await;
+    let id = "0190a5b0-7c1e-7000-8000-0000004a3f77";
+    propose_as(&mut agent, id, "make one").await;
+    let gate = only_open_gate(&cli).await["gate"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    propose_as(&mut agent, &format!("x{id}"), "make two").await;
+    let mut envelope = agent.envelope("tool.propose", agent.proposal("make three"));
+    let taking = format!("x{gate}");
+    envelope["id"] = taking.as_str().into();
+    agent.send_raw(&envelope.to_string()).await;
+    let refused = agent.expect_refusal(&taking).await;
+    assert!(refused.to_string().contains("id of a gate"), "{refused}");
+    let ambiguous = cli.run_refused(&["reject", id, "no"]).await;
+    assert!(ambiguous.contains(&gate), "{ambiguous}");
+    cli.run_ok(&["reject", &gate, "no"]).await;
+    let left = only_open_gate(&cli).await;
+    assert_eq!(left["request"]["action_ref"], format!("x{id}"));
+}

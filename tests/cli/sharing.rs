@@ -235,6 +235,65 @@ async fn a_lying_server_cannot_send_the_token_elsewhere() {
     );
 }
 
+/// Answers requests one after another, each on a connection of its own.
+async fn answer_in_turn(listener: tokio::net::TcpListener, bodies: Vec<Value>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    for body in bodies {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let read = stream.read(&mut vec![0; 4096]).await.unwrap();
+        assert!(read > 0, "it asks");
+        let body = body.to_string();
+        let head = format!(
+            "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        stream.write_all((head + &body).as_bytes()).await.unwrap();
+    }
+}
+
+/// Whoever starts `pvp agent` next would run what the lying server grants.
+#[tokio::test]
+async fn a_lying_server_cannot_become_the_agents_server() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let answers = vec![
+        json!({ "token": "pvp_ab_cd", "link": "", "participant": "x", "roles": ["approver"], "expires": null }),
+        json!({ "participant": "x", "name": "x", "kind": "agent", "roles": ["driver"], "session": null, "expires": null }),
+    ];
+    let lying = tokio::spawn(answer_in_turn(listener, answers));
+    let cli = CliEnv::new();
+    let person = cli.link_file(&cli.workdir());
+    let agent = person.with_file_name("agent-link");
+    std::fs::create_dir_all(agent.parent().unwrap()).unwrap();
+    std::fs::write(&agent, "http://127.0.0.1:9/#token=pvp_own\n").unwrap();
+    let target = format!("{address}/7QK2M-R8T4X-0B6FJ-ZN3WG");
+    let refused = cli.run_refused(&["join", &target]).await;
+    assert!(refused.contains("agent's link"), "{refused}");
+    lying.await.unwrap();
+    let kept = std::fs::read_to_string(&agent).unwrap();
+    assert_eq!(kept, "http://127.0.0.1:9/#token=pvp_own\n");
+    assert!(!person.exists());
+}
+
+#[tokio::test]
+async fn the_link_to_a_server_that_is_stopped_is_not_replaced_by_accident() {
+    let shared = SharedServer::start(&["--share"]).await;
+    let cli = CliEnv::new();
+    let file = cli.link_file(&cli.workdir());
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let stopped = reserve_port("127.0.0.1:0");
+    let own = format!("http://{}/#token=pvp_own\n", stopped.local_addr().unwrap());
+    std::fs::write(&file, &own).unwrap();
+    let line = shared.join_line();
+    let refused = cli.run_refused(&line).await;
+    assert!(
+        refused.contains("does not answer") && refused.contains("--replace"),
+        "{refused}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), own);
+    cli.run_ok(&[&line[..], &["--replace"]].concat()).await;
+}
+
 #[tokio::test]
 async fn an_own_link_opens_sessions_made_later_unless_it_is_bound() {
     let shared = SharedServer::start(&[]).await;

@@ -300,6 +300,12 @@ async fn the_demo_does_what_it_prints() {
         elsewhere.run_json(&["sessions", "--json"]).await["sessions"][0]["session"],
         demo.session.as_str()
     );
+    // The second person belongs to the tour; nobody else gets a vote.
+    let tokens = demo.cli.run_ok(&["tokens", "list"]).await;
+    assert!(
+        tokens.contains("demo agent") && !tokens.contains("Robin"),
+        "{tokens}"
+    );
 
     demo.process.signal("INT");
     let ended = demo.process.ended().await;

@@ -65,6 +65,7 @@ impl DecisionBuilder<'_> {
         check_file_contents(&action, &propose.file_contents)?;
         check_deleted_files(&propose.deleted_files)?;
         self.check_proposal_limits(by)?;
+        self.check_names_no_gate(&submitted.id)?;
         let mut assessment = self.assess(&action, by);
         self.note_unbound_files(&mut assessment, &action, by);
         assessment
@@ -106,6 +107,19 @@ impl DecisionBuilder<'_> {
             None => self.open_gate(&proposal),
         }
         Ok(answer)
+    }
+
+    /// Refuses an id that ends with that of a gate. The id of its gate, which the server chooses, is
+    /// then a name that a command always has alone, whatever ids others choose for theirs.
+    pub(super) fn check_names_no_gate(&self, id: &MessageId) -> Result<(), Refusal> {
+        let gates = self.session.proposals.values();
+        let mut gates = gates.filter_map(|proposal| proposal.gate.as_ref());
+        match gates.any(|gate| id.is_named_by(gate.as_str())) {
+            true => Err(Refusal::Malformed(
+                "`id` ends with the id of a gate; choose another".to_owned(),
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Assesses an action that this executor would run.

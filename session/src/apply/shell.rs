@@ -42,6 +42,7 @@ impl DecisionBuilder<'_> {
         }
         self.check_action(&action)?;
         self.check_proposal_limits(by)?;
+        self.check_names_no_gate(&submitted.id)?;
         let mut assessment = self.assess(&action, &executor);
         if mode == ShellExecMode::Gated || assessment.category > Category::Write {
             self.note_unbound_files(&mut assessment, &action, &executor);
