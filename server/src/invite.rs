@@ -39,12 +39,7 @@ pub fn create_invitation(
     if invite.roles.is_empty() {
         return malformed("an invitation needs at least one role");
     }
-    if invite
-        .expires_seconds
-        .is_some_and(|seconds| seconds == 0 || seconds > MAX_TOKEN_SECONDS)
-    {
-        return malformed("a token lives 1 second to 10 years");
-    }
+    check_lifetime(invite.expires_seconds)?;
     if invite
         .participant
         .as_ref()
@@ -98,4 +93,14 @@ pub fn create_invitation(
         expires,
     };
     Ok((row, invitation))
+}
+
+/// Refuses a lifetime that no token can have.
+pub(crate) fn check_lifetime(seconds: Option<u64>) -> Result<(), Refusal> {
+    match seconds {
+        None | Some(1..=MAX_TOKEN_SECONDS) => Ok(()),
+        Some(_) => Err(Refusal::Malformed(
+            "a token lives 1 second to 10 years".to_owned(),
+        )),
+    }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::invite::Inviter;
+use crate::invite::{self, Inviter};
 use crate::store::{Hash, JoinCodeRow, StoreError};
 
 /// How long a code can be used, unless its maker says otherwise, in seconds.
@@ -132,7 +132,18 @@ fn check_request(request: &JoinCodeRequest) -> Result<(), Refusal> {
     if !(1..=MAX_CODE_SECONDS).contains(&seconds) {
         return malformed("a join code lives 1 second to 1 day");
     }
+    invite::check_lifetime(request.expires_seconds)?;
     Ok(())
+}
+
+/// How many codes may wait to be used when this inviter makes one more. Whoever may invite to one
+/// session cannot use up the places of the others.
+pub fn outstanding_limit(inviter: &Inviter<'_>) -> usize {
+    match inviter {
+        Inviter::Participant(login) if login.claims.session.is_some() => MAX_OUTSTANDING_CODES / 2,
+        Inviter::Participant(_) => MAX_OUTSTANDING_CODES,
+        Inviter::Operator | Inviter::JoinCode(..) => MAX_OUTSTANDING_CODES * 2,
+    }
 }
 
 /// Before this time a code must have expired to be forgotten.
@@ -141,10 +152,10 @@ pub fn forget_before(now: Timestamp) -> Timestamp {
 }
 
 /// The refusal of a code when too many wait to be used.
-pub fn too_many_codes() -> Refusal {
+pub fn too_many_codes(limit: usize) -> Refusal {
     Refusal::TooMany {
         what: "join codes that wait to be used; revoke some with `pvp tokens revoke`",
-        limit: MAX_OUTSTANDING_CODES as u64,
+        limit: limit as u64,
     }
 }
 
@@ -260,6 +271,19 @@ mod tests {
             session: None,
             code_seconds,
             expires_seconds: None,
+        }
+    }
+
+    #[test]
+    fn a_code_for_a_token_that_cannot_be_made_is_refused() {
+        for seconds in [0, 99_999_999_999] {
+            let request = JoinCodeRequest {
+                expires_seconds: Some(seconds),
+                ..request(&[Role::Approver], None)
+            };
+            let now = pvp_clock::now();
+            let created = create_join_code(request, &Inviter::Operator, "http://x", now);
+            assert!(matches!(created, Err(Refusal::Malformed(_))), "{seconds}");
         }
     }
 

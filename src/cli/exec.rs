@@ -13,7 +13,7 @@ use pvp_client::{
 use pvp_protocol::payload::{
     GateOutcome, GateRequest, GateResolve, OutputStream, ShellExec, ToolResult,
 };
-use pvp_protocol::{Digest, ExtraFields, MessageId, ParticipantId, ServerMessage};
+use pvp_protocol::{Digest, ExtraFields, MessageId, ParticipantId, QuorumRule, ServerMessage};
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -76,6 +76,7 @@ pub(crate) fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
             id: receipt.id.clone(),
             command,
             digest: None,
+            quorum: None,
         };
         own.follow(receipt, events, signals).await
     });
@@ -120,6 +121,8 @@ struct OwnCommand {
     command: String,
     /// What a vote at its gate is about, if it waits at one.
     digest: Option<Digest>,
+    /// What that gate needs.
+    quorum: Option<QuorumRule>,
 }
 
 impl OwnCommand {
@@ -232,6 +235,7 @@ impl OwnCommand {
         answers: &mpsc::UnboundedSender<ConfirmAnswer>,
     ) -> anyhow::Result<()> {
         self.digest = Some(request.digest);
+        self.quorum = Some(request.quorum.clone());
         let me = self.connection.participant();
         if request.voters.contains(me) {
             return self.ask(request, answers);
@@ -299,7 +303,10 @@ impl OwnCommand {
     async fn approve(&self) -> anyhow::Result<()> {
         let digest = self.digest.context("the command waits at no gate")?;
         self.connection.approve(&self.id, digest, None).await?;
-        Ok(())
+        match &self.quorum {
+            Some(QuorumRule::Any { count: 1 }) | None => Ok(()),
+            Some(quorum) => print_notice(&format!("you approved it; it needs {quorum} in all")),
+        }
     }
 
     async fn withdraw(&self) -> anyhow::Result<()> {

@@ -123,10 +123,11 @@ impl InviteArguments {
                 let (base_url, now) = (self.base_url(server), pvp_clock::now());
                 let created = join::create_join_code(request, &Inviter::Operator, base_url, now);
                 let (row, created) = created.map_err(refused)?;
-                let (limit, forget) = (join::MAX_OUTSTANDING_CODES, join::forget_before(now));
+                let limit = join::outstanding_limit(&Inviter::Operator);
+                let forget = join::forget_before(now);
                 match server.tokens()?.insert_join_code(&row, limit, forget)? {
                     true => Ok(created),
-                    false => Err(refused(join::too_many_codes())),
+                    false => Err(refused(join::too_many_codes(limit))),
                 }
             }
         }

@@ -27,11 +27,11 @@ impl SessionDirectory {
     ) -> Result<CreatedJoinCode, Refusal> {
         let now = pvp_clock::now();
         let (row, created) = join::create_join_code(request, inviter, &self.base_url(), now)?;
-        let (limit, forget_before) = (join::MAX_OUTSTANDING_CODES, join::forget_before(now));
+        let (limit, forget_before) = (join::outstanding_limit(inviter), join::forget_before(now));
         let stored = self.store.insert_join_code(row, limit, forget_before);
         match stored.await {
             Ok(true) => Ok(created),
-            Ok(false) => Err(join::too_many_codes()),
+            Ok(false) => Err(join::too_many_codes(limit)),
             Err(error) => Err(Refusal::WriteFailed(error.to_string())),
         }
     }
@@ -239,7 +239,7 @@ mod tests {
             let created = directory.create_join_code(request(), &Inviter::Operator);
             created.await
         };
-        for _ in 0..join::MAX_OUTSTANDING_CODES {
+        for _ in 0..join::outstanding_limit(&Inviter::Operator) {
             create().await.unwrap();
         }
         let refused = create().await.unwrap_err();
