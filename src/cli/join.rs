@@ -15,14 +15,14 @@ use super::{link_argument, links, print_line, print_warning};
 
 #[derive(Args)]
 pub(crate) struct JoinArguments {
-    /// What you were sent: HOST:PORT/CODE or a link; `-` reads it from standard input, and without it
-    /// you are asked
+    /// The code, as HOST:PORT/CODE, or the link that you were sent; `-` reads it from standard input
+    /// [default: asks for it]
     #[arg(value_name = "CODE|LINK")]
     target: Option<String>,
     /// The name that others see [default: your user name]
     #[arg(long)]
     name: Option<String>,
-    /// Replace the link that is remembered for this directory
+    /// Replace the link saved for this directory
     #[arg(long)]
     replace: bool,
     /// Do not open the screen
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     let path = links::directory_link_path(ParticipantKind::Human)?;
     links::save_link(&path, &link)?;
     let api = ApiClient::new(link.clone());
-    let me = api.whoami().context("the link is remembered, but")?;
+    let me = api.whoami().context("the link was saved, but")?;
     let link = settle_link(link, &me)?;
     print_joined(&api, &link, &me)?;
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -177,7 +177,7 @@ fn settle_link(link: Link, me: &WhoAmI) -> anyhow::Result<Link> {
 
 fn print_joined(api: &ApiClient, link: &Link, me: &WhoAmI) -> anyhow::Result<()> {
     print_line(format!("You joined {link} as {}.", identity_text(me)))?;
-    print_line("The link is remembered for this directory.")?;
+    print_line("The link is saved for this directory.")?;
     if link.base_url().starts_with("http://") && !is_this_machine(link) {
         print_warning(
             "this server is reached without TLS: others on the network can read what you and it send",

@@ -69,12 +69,12 @@ async fn an_invalid_line_or_a_refused_message_is_reported_and_the_rest_is_sent()
     let complaints: Vec<_> = said.err.lines().collect();
     assert_eq!(complaints.len(), 3, "{}", said.err);
     assert!(
-        complaints[0].starts_with("pvp: a line is one JSON object: "),
+        complaints[0].starts_with("pvp: each line must be a JSON object: "),
         "{}",
         said.err
     );
     assert!(
-        complaints[1].starts_with("pvp: a line is one JSON object: "),
+        complaints[1].starts_with("pvp: each line must be a JSON object: "),
         "{}",
         said.err
     );

@@ -332,7 +332,7 @@ async fn a_workspace_or_data_directory_that_cannot_be_made_is_named() {
     for (command, part) in [
         (
             &["demo", "--data", "data", "--workspace", "file"][..],
-            "making the workspace file: ",
+            "creating the workspace file: ",
         ),
         (&["demo", "--data", "file/below"], "file/below"),
         (&["up", "--data", "file/below"], "file/below"),

@@ -59,7 +59,7 @@ async fn one_line_lets_a_second_person_in_who_then_approves() {
     assert_eq!(
         lines[1..],
         [
-            "The link is remembered for this directory.",
+            "The link is saved for this directory.",
             "No command waits for a decision.",
             "Next, here: pvp tui, pvp gates, pvp tail --follow",
         ]
