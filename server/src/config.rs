@@ -175,13 +175,13 @@ settings! {
     anchor_file: Option<PathBuf> = None, "a file, best on another machine or append-only", |_| true;
     /// Anchors of all sessions are posted to this address, as JSON lines.
     anchor_url: Option<String> = None, "an address that begins with http://", |url| url.as_ref().is_none_or(|url| crate::anchoring::is_webhook(url));
-    /// Seconds between anchors of a session that goes on.
+    /// Seconds between anchors of an active session.
     anchor_seconds: u64 = 300, "1 to 86400", |n| (1..=86_400).contains(n);
-    /// No login: anyone who can connect may claim any role. For trusted loopback use.
+    /// Run without login: anyone who can connect may take any role. For trusted loopback use.
     open: bool = false, "true or false", |_| true;
     /// The address that people reach the server by, if it is not the one it listens on.
     public_url: Option<String> = None, "an address that begins with http:// or https://", |url| url.as_ref().is_none_or(|url| crate::origin::authority_of(url).is_some());
-    /// Rules of your own on top of the built-in ones; read again on SIGHUP.
+    /// Rules to add to the built-in ones; reloaded on SIGHUP.
     policy: Option<PathBuf> = None, "a TOML file", |_| true;
     /// Told to newcomers as `session:working_directory` until an executor says otherwise.
     working_directory: Option<String> = None, "a path", |_| true;

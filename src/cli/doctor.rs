@@ -184,7 +184,10 @@ fn signing_key() -> DoctorCheck {
         },
         found: match beside.is_empty() {
             true => "no signing key is stored next to its log".to_owned(),
-            false => format!("the signing key is stored next to the log in {}", beside.join(", ")),
+            false => format!(
+                "the signing key is stored next to the log in {}",
+                beside.join(", ")
+            ),
         },
         means: "whoever can write to that directory can forge the log; keep the public key, and exports, elsewhere",
     }

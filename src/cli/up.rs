@@ -25,7 +25,7 @@ pub(crate) struct UpArguments {
     #[command(flatten)]
     server: ServerArguments,
     /// The id of the session to create or reopen
-    #[arg(long, default_value = "main", value_parser = super::parse_session_id)]
+    #[arg(long, value_name = "ID", default_value = "main", value_parser = super::parse_session_id)]
     session: SessionId,
     /// The display name of the session
     #[arg(long)]
