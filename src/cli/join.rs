@@ -99,7 +99,7 @@ fn parse_target(text: &str) -> anyhow::Result<JoinTarget> {
         .or_else(|| text.rsplit_once('/'));
     let Some((server, code)) = split.filter(|(server, _)| !server.is_empty()) else {
         bail!(
-            "this has no address: a code is sent as HOST:PORT/CODE, such as 192.168.1.5:3000/7QK2M-R8T4X-0B6FJ-ZN3WG; copy the whole line"
+            "the address is missing: a code is sent as HOST:PORT/CODE, such as 192.168.1.5:3000/7QK2M-R8T4X-0B6FJ-ZN3WG; copy the whole line"
         );
     };
     let server = match server.contains("://") {
@@ -146,9 +146,7 @@ fn redeem(server: &Link, code: &JoinCode, name: Option<&str>) -> anyhow::Result<
     let invitation = match ApiClient::new(server.clone()).join(&request) {
         Ok(invitation) => invitation,
         Err(error @ ApiError::Unreachable { .. }) => {
-            return Err(anyhow::Error::from(error).context(
-                "check that the server runs and that this machine can reach it; the code was not used",
-            ));
+            return Err(anyhow::Error::from(error).context("the code was not used"));
         }
         Err(error) => return Err(error.into()),
     };

@@ -81,7 +81,7 @@ fn prompt_payload(
 ) -> anyhow::Result<JsonObject> {
     let content = text_or_stdin(text)?;
     if content.trim().is_empty() {
-        bail!("the prompt is empty");
+        bail!("the prompt is empty; say what the agent should do");
     }
     let me = api.whoami()?.participant;
     let agent = match &arguments.to {

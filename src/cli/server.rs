@@ -355,7 +355,7 @@ async fn print_startup(server: &Server, data: &Path, open: bool, json: bool) -> 
 fn check_data_directory(data: &Path) -> anyhow::Result<()> {
     if !data.join("pvp.sqlite3").exists() {
         bail!(
-            "{} is not a data directory; start a server with it first, with `pvp up --data` or `pvp server --data`",
+            "{} is not a data directory; start `pvp up` or `pvp server` with it first",
             data.display()
         );
     }

@@ -66,7 +66,10 @@ async fn only_an_admin_invites_and_revokes() {
     let bound = server.invite("bea", &["admin"], &["--session", SESSION]);
     let bound = HttpTestClient::with_token(&server, &bound).await;
     let invite = |session: Value| json!({ "name": "x", "roles": ["observer"], "session": session });
-    let (tokens, needs) = ("/api/tokens/0123", "inviting people takes an admin's token");
+    let (tokens, needs) = (
+        "/api/tokens/0123",
+        "inviting people requires an admin's token",
+    );
     assert_eq!(
         driver
             .api
@@ -81,7 +84,7 @@ async fn only_an_admin_invites_and_revokes() {
             .request("DELETE", tokens, None)
             .await
             .expect_refusal(403),
-        refusal(UNAUTHORIZED, "revoking a token takes an admin's token")
+        refusal(UNAUTHORIZED, "revoking a token requires an admin's token")
     );
     let alone = "your token is for `room`, so you may invite to it alone";
     for session in [Value::Null, json!("other")] {
@@ -181,11 +184,11 @@ async fn codes_and_lists_of_tokens_take_the_rights_of_invitations() {
             .post("/api/codes", good.clone())
             .await
             .expect_refusal(403),
-        refusal(UNAUTHORIZED, "inviting people takes an admin's token")
+        refusal(UNAUTHORIZED, "inviting people requires an admin's token")
     );
     assert_eq!(
         driver.api.get("/api/tokens").await.expect_refusal(403),
-        refusal(UNAUTHORIZED, "listing tokens takes an admin's token")
+        refusal(UNAUTHORIZED, "listing tokens requires an admin's token")
     );
     let nobody = HttpTestClient::anonymous(&server).await;
     for (method, path) in [("GET", "/api/tokens"), ("POST", "/api/codes")] {

@@ -214,7 +214,7 @@ async fn the_administrators_rights_from_what_pvp_up_remembers() {
             let invite = [&["invite"], invite].concat();
             let refusal = cli.run_with_link(up.link(link), &invite).await;
             assert!(
-                refusal.err.contains("takes an admin's token"),
+                refusal.err.contains("requires an admin's token"),
                 "{refusal:?}"
             );
         }

@@ -1,6 +1,7 @@
 //! The errors that people see most, in their words, as reviewed.
 
-use serde_json::json;
+use pvp_client::user_directories::directory_key;
+use serde_json::{Value, json};
 
 use crate::reviewed_text::assert_reviewed;
 use crate::support::cli::CliEnv;
@@ -28,16 +29,30 @@ impl Failures<'_> {
         let error = output.expect_refused(arguments);
         let quoted: Vec<_> = arguments
             .iter()
-            .map(|word| match word.contains([' ', '{', '#']) {
-                true => format!("'{word}'"),
-                false => (*word).to_owned(),
-            })
+            .map(
+                |word| match word.is_empty() || word.contains([' ', '{', '#']) {
+                    true => format!("'{word}'"),
+                    false => (*word).to_owned(),
+                },
+            )
             .collect();
         let mut shown = format!("$ pvp {}\n{error}\n", quoted.join(" "));
         for (text, stands_for) in &self.replaced {
             shown = shown.replace(text, stands_for);
         }
-        self.text += &shown;
+        self.text += &without_suggested_port(&shown);
+    }
+}
+
+/// The port that a server suggests depends on which ones are free.
+fn without_suggested_port(text: &str) -> String {
+    const SUGGESTION: &str = "use another port: --listen 127.0.0.1:";
+    match text.split_once(SUGGESTION) {
+        None => text.to_owned(),
+        Some((before, after)) => {
+            let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
+            format!("{before}{SUGGESTION}NEXT{after}")
+        }
     }
 }
 
@@ -62,19 +77,26 @@ async fn the_errors_that_people_see_are_as_reviewed() {
     let gate = agent.propose("make clean").await;
     agent.wait_for("gate.request").await;
     let cli = CliEnv::new();
+    let link = server.link(&ann, None);
+    let waiting = cli.run_with_link(&link, &["gates", "--json"]).await;
+    let waiting: Value = serde_json::from_str(&waiting.out).unwrap();
+    let handle = crate::gates::gate_handle(&waiting["gates"][0]);
+    let id = handle.split('@').next().unwrap().to_owned();
     let held = tokio::net::TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let dead = held.local_addr().unwrap().to_string();
     let (_, port) = server.address.rsplit_once(':').unwrap();
-    let next_port = (port.parse::<u16>().unwrap() + 1).to_string();
     let mut failures = Failures {
         cli: &cli,
         text: String::new(),
         replaced: vec![
             (dead.clone(), "DEAD:PORT"),
             (server.address.clone(), "HOST:PORT"),
-            (next_port, "NEXT"),
-            (gate.clone(), "GATE"),
+            (handle.clone(), "HANDLE"),
+            (id.clone(), "ID"),
+            (gate.clone(), "ID"),
+            (format!("port {port}"), "port PORT"),
+            (directory_key(&cli.workdir()), "here-KEY"),
             (cli.workdir().display().to_string(), "HERE"),
             (cli.home().display().to_string(), "HOME"),
             (agent.participant.clone(), "BOT"),
@@ -127,20 +149,20 @@ async fn the_errors_that_people_see_are_as_reviewed() {
     failures.begin("Commands that wait");
     failures.add_with(&["approve", "nothing"], &driver).await;
     failures.add_with(&["approve", "a b"], &driver).await;
-    failures.add_with(&["approve", &gate], &observer).await;
-    failures.add_with(&["reject", &gate, ""], &driver).await;
+    failures.add_with(&["approve", &id], &observer).await;
+    failures.add_with(&["reject", &id, ""], &driver).await;
     let link = server.link(&ann, None);
     let approver = [("PVP_LINK", link.as_str())];
     failures
-        .add_with(&["approve", &format!("{gate}@000000")], &approver)
+        .add_with(&["approve", &format!("{id}@000000")], &approver)
         .await;
-    cli.run_with_env(&["reject", &gate, "not now"], &approver)
+    cli.run_with_env(&["reject", &id, "not now"], &approver)
         .await
         .expect_ok(&["reject"]);
-    failures.add_with(&["approve", &gate], &approver).await;
+    failures.add_with(&["approve", &id], &approver).await;
     failures.add_with(&["output", "abcdef"], &approver).await;
     failures
-        .add_with(&["rules", "revoke", "none", "--session", "owl"], &approver)
+        .add_with(&["rules", "--session", "owl", "revoke", "none"], &approver)
         .await;
 
     failures.begin("Servers and agents");

@@ -54,7 +54,9 @@ async fn every_command_and_option_has_help_and_names_its_values_alike() {
     for (command, help) in help_pages(&cli).await {
         let lines: Vec<_> = help.lines().collect();
         for (at, line) in lines.iter().enumerate() {
-            let is_option = line.trim_start().starts_with('-') && line.starts_with("  ");
+            let option = line.trim_start();
+            let is_option =
+                option.starts_with("--") || option.starts_with('-') && !option.starts_with("- ");
             // Long pages have the text in the next line, others after two spaces.
             let has_text = line.trim().contains("  ")
                 || lines

@@ -440,7 +440,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
     for (link, part) in [
         (
             format!("{url}/?token={}", plain.token),
-            "inviting people takes an admin's token",
+            "inviting people requires an admin's token",
         ),
         (
             format!("{url}/?token=nonsense"),

@@ -140,6 +140,6 @@ pub(super) fn require_admin(caller: Caller, what: &str) -> Result<Login, Refusal
     if login.claims.roles.contains(&Role::Admin) {
         return Ok(login);
     }
-    let problem = format!("{what} takes an admin's token");
+    let problem = format!("{what} requires an admin's token");
     Err(Refusal::Unauthorized(problem).into())
 }
