@@ -100,7 +100,7 @@ async fn only_an_admin_invites_and_revokes() {
         .post("/api/invites", invite(json!(SESSION)))
         .await
         .expect_status(201);
-    let unbound = "revoking takes an admin token that is not bound to a session";
+    let unbound = "revoking requires an admin's token that is not bound to a session";
     assert_eq!(
         bound
             .request("DELETE", tokens, None)
@@ -232,7 +232,7 @@ async fn codes_and_lists_of_tokens_take_the_rights_of_invitations() {
         ),
         (
             json!({ "roles": ["driver"], "code_seconds": 86_401 }),
-            "a join code lives 1 second to 1 day",
+            "a join code is valid for 1 second to 1 day",
         ),
     ] {
         assert_eq!(

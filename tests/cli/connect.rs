@@ -230,7 +230,7 @@ async fn a_session_that_cannot_be_joined_is_refused_with_a_reason() {
     let output = connect(&free, &[]).await;
     assert_eq!(
         output,
-        "pvp: the link names no session; say which with --session\n"
+        "pvp: the link names no session; choose one with --session\n"
     );
     let output = connect(&free, &["--session", "owl"]).await;
     assert_eq!(output, "pvp: there is no session `owl`\n");

@@ -171,7 +171,7 @@ async fn a_link_that_does_not_work_is_not_remembered() {
         ),
         (
             &format!("{base}/?token=a%20b"),
-            "pvp: PVP_LINK: the link's token has characters that no token has\n",
+            "pvp: PVP_LINK: the link's token contains characters that a token cannot have\n",
         ),
         (
             &format!("{base}/?token=pvp_no"),
