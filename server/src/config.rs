@@ -215,7 +215,7 @@ settings! {
     session_log_bytes: u64 = 4096 * MIB, "1048576 to 1099511627776", |n| (MIB..=1024 * 1024 * MIB).contains(n);
     /// Bytes of context that are added and updated over the life of one session.
     context_update_bytes: u64 = 256 * MIB, "1024 to 1099511627776", |n| (1024..=1024 * 1024 * MIB).contains(n);
-    /// Days after which sessions that have ended are archived and deleted; 0 keeps them for ever.
+    /// Days after which sessions that have ended are archived and deleted; 0 keeps them forever.
     retention_days: u64 = 0, "0 to 36500", |n| (0..=36_500).contains(n);
     /// Where sessions are archived before retention deletes them; `archives` in the data directory unless given.
     archive_directory: Option<PathBuf> = None, "a directory", |_| true;
