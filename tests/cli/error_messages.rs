@@ -8,14 +8,14 @@ use crate::support::cli::CliEnv;
 use crate::support::{TEST_TIMEOUT, TestServer};
 
 /// Commands that failed and what they printed, with everything that differs from run to run replaced.
-struct Failures<'a> {
+struct FailedCommands<'a> {
     cli: &'a CliEnv,
     text: String,
     /// What differs, and what stands for it.
     replaced: Vec<(String, &'static str)>,
 }
 
-impl Failures<'_> {
+impl FailedCommands<'_> {
     fn begin(&mut self, title: &str) {
         self.text += &format!("# {title}\n\n");
     }
@@ -86,7 +86,7 @@ async fn the_errors_that_people_see_are_as_reviewed() {
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let dead = held.local_addr().unwrap().to_string();
     let (_, port) = server.address.rsplit_once(':').unwrap();
-    let mut failures = Failures {
+    let mut failures = FailedCommands {
         cli: &cli,
         text: String::new(),
         replaced: vec![

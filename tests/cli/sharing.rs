@@ -254,7 +254,7 @@ async fn an_own_link_opens_sessions_made_later_unless_it_is_bound() {
     let me = bound.cli.run_json(&["whoami", "--json"]).await["me"].clone();
     assert_eq!(me["session"], "main");
     let refused = bound.cli.run_refused(&["create", "later"]).await;
-    assert!(refused.contains("not bound to one"), "{refused}");
+    assert!(refused.contains("not bound to a session"), "{refused}");
     // It stays bound, and nothing is made at the next start.
     let SharedServer {
         cli,

@@ -63,7 +63,10 @@ impl AgentProcess {
             arguments,
             environment,
         };
-        agent_process.process.wait_for_line(" and runs commands in ").await;
+        agent_process
+            .process
+            .wait_for_line(" and runs commands in ")
+            .await;
         agent_process
     }
 
