@@ -86,7 +86,7 @@ async fn only_an_admin_invites_and_revokes() {
             .expect_refusal(403),
         refusal(UNAUTHORIZED, "revoking a token requires an admin's token")
     );
-    let alone = "your token is for `room`, so you may invite to it alone";
+    let alone = "your token is for session `room`, so you may invite only to it";
     for session in [Value::Null, json!("other")] {
         assert_eq!(
             bound
