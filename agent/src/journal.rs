@@ -376,7 +376,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::open(directory.path(), at(0)).unwrap();
         let error = Journal::open(directory.path(), at(0)).unwrap_err();
-        assert!(error.to_string().contains("another executor"), "{error}");
+        assert!(error.to_string().contains("another agent"), "{error}");
         drop(journal);
         Journal::open(directory.path(), at(0)).unwrap();
     }

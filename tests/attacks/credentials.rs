@@ -221,7 +221,10 @@ async fn the_administrators_rights_from_what_pvp_up_remembers() {
     }
     let refusal = cli.run_with_link(up.link("agent_link"), &["create", "lax"]);
     let refusal = refusal.await;
-    assert!(refusal.err.contains("not bound to a session"), "{refusal:?}");
+    assert!(
+        refusal.err.contains("not bound to a session"),
+        "{refusal:?}"
+    );
     // No file of this user holds the administrator's token.
     let admin = user_of(up.link("admin_link")).await;
     assert_eq!(admin.roles, ["admin"]);

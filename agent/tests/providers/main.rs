@@ -273,7 +273,7 @@ async fn permanent_errors_are_reported_at_once_and_without_the_key() {
     let json = "content-type: application/json\r\n";
     for (status, headers, body, kind, message) in [
         (401, json, format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#), BrainErrorKind::Refused, "bad key [key]; is OPENAI_API_KEY right?"),
-        (404, json, r#"{"error":{"message":"no such model"}}"#.to_owned(), BrainErrorKind::Refused, "no such model; are the model"),
+        (404, json, r#"{"error":{"message":"no such model"}}"#.to_owned(), BrainErrorKind::Refused, "no such model; check the model"),
         (400, json, r#"{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#.to_owned(), BrainErrorKind::ContextTooLong, "maximum context length"),
         (429, json, r#"{"error":{"message":"pay","code":"insufficient_quota"}}"#.to_owned(), BrainErrorKind::Refused, "pay"),
         (302, "location: http://127.0.0.1:1/\r\n", String::new(), BrainErrorKind::Refused, "redirects are not followed"),
