@@ -53,85 +53,83 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Subcommand)]
 pub(crate) enum CliCommand {
-    /// Start a server with a session; with --share, print a line that lets another person join.
+    /// Start a server with a session; with --share, print a command that lets another person join.
     Up(up::UpArguments),
-    /// See how it works: a server, and an agent whose commands you decide on; --tour explains each
-    /// step.
+    /// Try PVP with a scripted agent whose commands you approve or reject; --tour explains each step.
     Demo(demo::DemoArguments),
-    /// Run the server alone, or rotate the key that signs its logs.
+    /// Run a server without a session, or maintain its signing key.
     Server(server::ServerCommandArguments),
-    /// Join a session as an agent: a model or a script proposes, and this machine runs what is
-    /// granted.
+    /// Run an agent: a model or a script proposes commands, and this machine runs those allowed.
     Agent(Box<agent::AgentArguments>),
 
-    /// A session on the whole terminal: watch, decide, ask.
+    /// Open a session full screen, to watch the agent, decide on its commands and send prompts.
     Tui(tui::TuiArguments),
-    /// What waits for a decision, in every session that the link opens.
+    /// List the commands that wait for approval, in every session that your link opens.
     Gates(gates::GatesArguments),
-    /// The whole card of one gate.
+    /// Show one command in full: what it runs, why it was stopped, and who has voted.
     Show(gates::ShowArguments),
-    /// Approve a command that waits.
+    /// Approve a command.
     Approve(gates::ApproveArguments),
-    /// Reject a command that waits; the agent reads the reason.
+    /// Reject a command and tell the agent why.
     Reject(gates::RejectArguments),
-    /// Edit a command that waits; votes are then cast again.
+    /// Edit a command before it runs; earlier approvals no longer count.
     Amend(gates::AmendArguments),
     /// Withdraw a command that waits, or stop one that runs.
     Cancel(cancel::CancelArguments),
 
-    /// What runs without asking in a session; allow reading a directory, or take a rule back.
+    /// List, add or revoke the rules that let commands run without approval.
     Rules(rules::RulesArguments),
 
-    /// Ask the agent something, or send any other message.
+    /// Send the agent a prompt, or send any other message.
     Send(send::SendArguments),
-    /// Stop what an agent is doing, and tell it why.
+    /// Interrupt an agent and stop its commands.
     Interrupt(interrupt::InterruptArguments),
-    /// Run a command of your own where the agent's commands run, and see what it prints.
+    /// Run a command of your own where the agent's commands run, and print its output.
     Exec(exec::ExecArguments),
-    /// What happened in a session, and with --follow what happens.
+    /// Print the latest events of a session; with --follow, keep printing new ones.
     Tail(tail::TailArguments),
-    /// Commands of a session: how they were judged, who approved, how they ended.
+    /// List the commands of a session: their category, who approved them, how they ended.
     History(history::HistoryArguments),
-    /// What a command printed.
+    /// Print the output of a command.
     Output(history::OutputArguments),
-    /// Sessions that the link opens; archive or delete one.
+    /// List sessions, or archive or delete one.
     Sessions(sessions::SessionsArguments),
     /// Create a session.
     Create(sessions::CreateArguments),
-    /// Print or change the settings of a session, such as how many approvals commands need.
+    /// Show or change the settings of a session, such as how many approvals commands need.
     Session(session::SessionArguments),
-    /// Be a participant: one message a line on standard input and output.
+    /// Exchange messages with a session on standard input and output, one JSON object per line.
     Connect(connect::ConnectArguments),
 
-    /// Join a server with the code or link that you were sent, and open the screen.
+    /// Join a server with a code or link that somebody sent you, and open the screen.
     Join(join::JoinArguments),
-    /// Remember a link for this directory.
+    /// Save a link for this directory.
     Login(login::LoginArguments),
-    /// Forget the link that is remembered for this directory.
+    /// Delete the link saved for this directory.
     Logout(login::LogoutArguments),
-    /// Show who you are here and which link is used.
+    /// Show who you are, on which server, and which link says so.
     Whoami(login::WhoamiArguments),
-    /// Invite a person or an agent: print a link, or with --code a line to send.
+    /// Invite a person or an agent: print a link, or with --code a command to send them.
     Invite(invite::InviteArguments),
     /// List or revoke tokens.
     Tokens(tokens::TokensArguments),
 
-    /// How dangerous is this command, and why? The exit code says it too: 0 read, 10 write,
-    /// 20 destructive, 30 blocked.
+    /// Classify a command without running it; exits with 0 for read, 10 write, 20 destructive,
+    /// 30 blocked.
     Check(check::CheckArguments),
-    /// The rules that commands are sorted by.
+    /// Show, test or explain the rules that classify commands.
     Policy(policy::PolicyArguments),
-    /// Check, read or export the record of what happened.
+    /// Verify, show or export the log of a server.
     Audit(audit::AuditArguments),
 
-    /// What this machine can enforce.
+    /// Check what this machine can enforce: sandbox, limits, file permissions.
     Doctor(doctor::DoctorArguments),
-    /// Completions for a shell: subcommands, options, and gates, sessions, agents and rules.
+    /// Print a completion script for a shell; it also completes handles, sessions, agents and rules.
     Completions(completion::CompletionsArguments),
     /// What could come next on a command line; called by the script of `pvp completions`.
     #[command(hide = true)]
     Complete(completion::CompleteArguments),
-    /// Manual pages.
+    /// Print the manual page, or write one for every command.
     Man(manual::ManArguments),
 }
 

@@ -11,7 +11,7 @@ use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Supervise an AI agent together: propose, gate, run, watch, prove.
+/// Supervise AI agents together: they propose commands, and your team approves what runs.
 #[derive(Parser)]
 #[command(name = "pvp", version)]
 pub(crate) struct CliArguments {

@@ -319,8 +319,8 @@ impl Executor {
         };
         match tokio::time::timeout(LEAVE_TIMEOUT, shutdown).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "left without a word"),
-            Err(_) => tracing::warn!("the server did not hear that the agent has stopped"),
+            Ok(Err(error)) => tracing::debug!(%error, "left without telling the server"),
+            Err(_) => tracing::warn!("could not tell the server that the agent has stopped"),
         }
         drain.abort();
     }
@@ -553,7 +553,9 @@ impl Executor {
             _ => format!("{jobs} background jobs are"),
         };
         let full = jobs >= self.settings.max_background_jobs;
-        full.then(|| format!("{running} running here, which is the most; stop one first"))
+        full.then(|| {
+            format!("{running} already running here, and no more are allowed; stop one first")
+        })
     }
 
     /// Reports why a grant was not acted on, unless it was acted on before.
@@ -577,7 +579,7 @@ impl Executor {
     fn on_result(&mut self, result: &ToolResult) {
         self.forget_proposal(&result.tool_proposal);
         if let Some(active) = self.active_runs.get_mut(&result.tool_proposal) {
-            active.stop("the session has given it up");
+            active.stop("the session has abandoned it");
         }
     }
 
@@ -585,7 +587,7 @@ impl Executor {
     fn on_discard(&mut self, discard: &ToolDiscard) {
         let active = self.active_runs.get_mut(&discard.tool_proposal);
         if let Some(active) = active.filter(|active| active.is_trial()) {
-            active.stop("the session has given it up");
+            active.stop("the session has abandoned it");
         }
     }
 
@@ -593,7 +595,7 @@ impl Executor {
         if let Some(active) = self.active_runs.get_mut(&input.tool_proposal)
             && !active.on_input(sender, input)
         {
-            tracing::warn!(proposal = %input.tool_proposal, "keys of someone who is not at them");
+            tracing::warn!(proposal = %input.tool_proposal, "ignored input from a participant who does not control the terminal");
         }
     }
 

@@ -17,7 +17,7 @@ use crate::shown_actions::{AcceptedOrigins, ActionOrigin, ShownActions};
 pub enum GrantRefusal {
     #[error("the grant does not carry its nonce, so it is not this executor's own copy")]
     NoNonce,
-    #[error("since this executor was started, nothing of the kind was proposed or asked of it")]
+    #[error("this executor has not seen a proposal for it since it was started")]
     UnknownProposal,
     #[error("the granted command is not the one that was shown")]
     Changed,
@@ -35,7 +35,7 @@ pub enum GrantRefusal {
         rule: String,
         reason: String,
     },
-    #[error("the server says that it was approved, but names nobody who could have done so")]
+    #[error("the server says that it was approved, but names nobody who may approve it")]
     NobodyApproved,
     #[error("the server says that it is a person's own command, but this agent proposed it")]
     NotAnOwnCommand,
@@ -45,15 +45,15 @@ pub enum GrantRefusal {
     NoShellExec,
     #[error("somebody edited it, and this executor runs only what it proposed itself")]
     NoEdits,
-    #[error("this executor tries no commands in its sandbox")]
+    #[error("this executor does not try commands in its sandbox")]
     NoTrials,
-    #[error("it is not to be tried: by rule `{rule}` it is {category} ({reason})")]
+    #[error("it may not be tried: rule `{rule}` makes it {category} ({reason})")]
     NotToBeTried {
         category: Category,
         rule: String,
         reason: String,
     },
-    #[error("it was tried already")]
+    #[error("it has already been tried")]
     AlreadyTried,
     #[error("the server adds `{name}` to its environment, which the shown command does not name")]
     HiddenVariable { name: String },

@@ -92,7 +92,9 @@ impl Journal {
         let lock = open_append(&directory.join("lock"))?;
         if let Err(error) = lock.try_lock() {
             let directory = directory.display();
-            bail!("{directory} is in use by another executor ({error}); give each its own --state");
+            bail!(
+                "{directory} is in use by another agent ({error}); give each agent its own --state"
+            );
         }
         let path = directory.join("grants.journal");
         let mut text = String::new();
@@ -231,7 +233,7 @@ fn parse_records(text: &str) -> anyhow::Result<BTreeMap<MessageId, UsedGrant>> {
     for (number, line) in text[..whole].lines().enumerate() {
         let line = serde_json::from_str(line).with_context(|| {
             format!(
-                "line {} is damaged; nothing runs until it is looked at",
+                "line {} is damaged; nothing runs until you have repaired or removed the file",
                 number + 1
             )
         })?;
@@ -374,7 +376,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::open(directory.path(), at(0)).unwrap();
         let error = Journal::open(directory.path(), at(0)).unwrap_err();
-        assert!(error.to_string().contains("another executor"), "{error}");
+        assert!(error.to_string().contains("another agent"), "{error}");
         drop(journal);
         Journal::open(directory.path(), at(0)).unwrap();
     }

@@ -41,7 +41,7 @@ pub(crate) fn check_workspace(settings: &ExecutorSettings) -> anyhow::Result<()>
         |path: &PathBuf| real_path.is_some() && path.canonicalize().ok() == real_path;
     anyhow::ensure!(
         !private_paths(settings).iter().any(is_workspace) && !workspace.join(DATABASE).exists(),
-        "cannot work in {}: it holds links, keys or a server's data; choose another workspace",
+        "cannot work in {}: it contains links, keys or a server's data; choose another workspace",
         workspace.display()
     );
     Ok(())

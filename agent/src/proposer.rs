@@ -51,7 +51,7 @@ pub enum ProposeError {
     NotRecorded(String),
     #[error("{}", .0.message)]
     Refused(Box<ErrorReport>),
-    #[error("the connection to the session is over")]
+    #[error("the connection to the session has ended")]
     Closed,
 }
 

@@ -99,7 +99,7 @@ pub async fn run_turn_loop(
     let Some(inputs) = agent.take_inputs() else {
         return Err(BrainError::new(
             BrainErrorKind::Refused,
-            "someone else listens for this agent",
+            "another task already reads the messages of this agent",
         ));
     };
     let tool_context = ToolContext {
@@ -396,7 +396,7 @@ impl TurnLoop {
         response.finish(FinishReason::Error, None).await;
         self.conversation.push_answer(answer);
         self.conversation
-            .fail_open_calls("Nothing was done: the answer broke off.");
+            .fail_open_calls("Nothing was done: the answer was cut off.");
         // What was sent cannot be repeated with a shorter conversation.
         if error.kind == BrainErrorKind::ContextTooLong {
             error.kind = BrainErrorKind::Refused;

@@ -45,10 +45,10 @@ pub enum ApiError {
     #[error("cannot send a request to {base}: {why}")]
     NotSent { base: String, why: String },
     /// The server could not be reached or did not respond.
-    #[error("cannot reach {base}: {why}")]
+    #[error("cannot reach {base}: {why}; check that the server is running")]
     Unreachable { base: String, why: String },
     /// The answer is not one that a PVP server gives.
-    #[error("{base} answered what a PVP server would not ({why})")]
+    #[error("{base} does not answer like a PVP server ({why}); check the address")]
     InvalidResponse { base: String, why: String },
 }
 
@@ -365,7 +365,7 @@ impl ApiClient {
     fn unreachable(&self, error: &dyn Error) -> ApiError {
         ApiError::Unreachable {
             base: self.link.base_url().to_owned(),
-            why: error_chain(error),
+            why: innermost_cause(error),
         }
     }
 
@@ -461,6 +461,15 @@ pub fn error_chain(error: &dyn Error) -> String {
         cause = next.source();
     }
     text
+}
+
+/// What went wrong in the end; the errors around it only name the layers above.
+fn innermost_cause(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    innermost.to_string()
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl RecordCheck {
 pub enum ConnectError {
     #[error(transparent)]
     Api(#[from] ApiError),
-    #[error("the link names no session; say which")]
+    #[error("the link names no session; choose one")]
     NoSession,
     #[error(
         "the link has no token; get one with `pvp join` or `pvp login`, or, on a server without login, say who you are"
@@ -127,9 +127,9 @@ pub enum EndReason {
 pub enum SendError {
     #[error("{}", .0.message)]
     Refused(Box<ErrorReport>),
-    #[error("the connection is over")]
+    #[error("the connection has ended")]
     Closed,
-    #[error("it was not sent before the connection was lost, and is not worth sending late")]
+    #[error("the connection was lost before it was sent, and it would be too late now")]
     Dropped,
 }
 

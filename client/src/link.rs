@@ -24,7 +24,7 @@ pub enum LinkError {
     Host,
     #[error("the link's session: {0}")]
     Session(String),
-    #[error("the link's token has characters that no token has")]
+    #[error("the link's token contains characters that a token cannot have")]
     Token,
 }
 

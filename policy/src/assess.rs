@@ -133,8 +133,7 @@ impl<'a> Assessor<'a> {
     ) {
         if words.len() > syntax::MAX_WORDS {
             words.truncate(syntax::MAX_WORDS);
-            self.doubts
-                .push("has more words than can be overseen".to_owned());
+            self.doubts.push("has too many words to check".to_owned());
         }
         let command = SimpleCommand {
             words,
@@ -159,7 +158,7 @@ impl<'a> Assessor<'a> {
     ) -> (Vec<SpanVerdict>, Vec<String>) {
         self.bytes_parsed += source.len();
         if depth > 0 && self.bytes_parsed > MAX_PARSED_BYTES {
-            let reason = "more scripts inside scripts than can be overseen";
+            let reason = "has too many scripts inside scripts to check";
             let verdict = CommandVerdict::write(Risk::High, "default.too-much", reason);
             let span = 0..source.len();
             // The raw rules check this text as part of the whole line.
@@ -223,7 +222,7 @@ impl<'a> Assessor<'a> {
             return CommandVerdict::write(
                 Risk::Medium,
                 "default.too-much",
-                "more than can be overseen",
+                "has too many commands to check",
             );
         }
         let Some(first) = command.words.first() else {

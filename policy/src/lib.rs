@@ -311,19 +311,19 @@ fn decide(assessor: &Assessor<'_>, doubts: &[String]) -> CommandVerdict {
 fn doubts(action: &Action, shown: &str, assessor: &Assessor<'_>) -> Vec<String> {
     let mut doubts = assessor.doubts.clone();
     if shown.len() > MAX_READ_LINE_BYTES {
-        doubts.push("longer than can be overseen".to_owned());
+        doubts.push("too long to check".to_owned());
     }
     if assess::needs_network_in_part(&assessor.span_verdicts) {
         let reason = "one part needs the network and another does not; propose them one by one";
         doubts.push(reason.to_owned());
     }
     if shown.chars().any(is_invisible) {
-        doubts.push("holds characters that do not show".to_owned());
+        doubts.push("contains invisible characters".to_owned());
     }
     match action.mode {
         RunMode::Normal | RunMode::Slow => {}
-        RunMode::Background => doubts.push("goes on in the background".to_owned()),
-        RunMode::Pty => doubts.push("takes keys from a person".to_owned()),
+        RunMode::Background => doubts.push("keeps running in the background".to_owned()),
+        RunMode::Pty => doubts.push("lets a person type into it".to_owned()),
     }
     for (name, value) in &action.env {
         if !environment::is_harmless(name, value) {
@@ -338,7 +338,7 @@ fn doubts(action: &Action, shown: &str, assessor: &Assessor<'_>) -> Vec<String> 
         .as_deref()
         .is_some_and(|cwd| cwd.chars().any(is_invisible))
     {
-        doubts.push("its directory holds characters that do not show".to_owned());
+        doubts.push("its directory contains invisible characters".to_owned());
     }
     if matches!(action.command, Command::LoginShell { .. })
         && !shown.chars().all(is_same_in_every_shell)

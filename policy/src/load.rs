@@ -144,7 +144,7 @@ fn add_command_rule(
 ) -> Result<(), PolicyError> {
     let id = data.id.get_ref();
     if rule_exists(table, id) {
-        return Err(source.error_at(&data.id, format!("rule `{id}` is there already")));
+        return Err(source.error_at(&data.id, format!("there is already a rule `{id}`")));
     }
     if data.category == Category::Read {
         let reason = "a rule raises; use `[[read]]` with `allow_read = true` to allow reads";
@@ -173,7 +173,7 @@ fn add_raw_rule(
 ) -> Result<(), PolicyError> {
     let id = data.id.get_ref();
     if rule_exists(table, id) {
-        return Err(source.error_at(&data.id, format!("rule `{id}` is there already")));
+        return Err(source.error_at(&data.id, format!("there is already a rule `{id}`")));
     }
     if data.category < Category::Destructive {
         return Err(source.error_at(&data.id, "a raw pattern must be destructive or blocked"));
@@ -200,7 +200,7 @@ fn add_read_rule(
     let mut read = ReadRule::new(data).map_err(|reason| source.error(at, reason))?;
     if rule_exists(table, &read.id) {
         if origin == RuleOrigin::User || read.data.id.is_some() {
-            return Err(source.error(at, format!("rule `{}` is there already", read.id)));
+            return Err(source.error(at, format!("there is already a rule `{}`", read.id)));
         }
         let others = table
             .read_rules
@@ -220,7 +220,7 @@ fn check_user_read_rule(table: &RuleTable, data: &ReadRuleData) -> Result<(), St
         return Err("a read rule needs an `id`".to_owned());
     }
     if !data.allow_read {
-        return Err("say `allow_read = true` to lower a write to a read".to_owned());
+        return Err("set `allow_read = true` to lower a write to a read".to_owned());
     }
     if table.wrappers.contains_key(first) || first.contains('/') {
         return Err(format!(

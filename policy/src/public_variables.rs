@@ -81,7 +81,7 @@ pub(crate) fn check_text(word: &ShellWord) -> Result<(), String> {
     for part in &word.parts {
         match part {
             WordPart::Opaque(_) => {
-                return Err("its words hold a value that only the shell knows".to_owned());
+                return Err("uses a value that only the shell knows".to_owned());
             }
             WordPart::Variable { name, .. } if !is_public_variable(name) => {
                 return Err(format!("prints `${name}`, which may hold a secret"));

@@ -289,7 +289,7 @@ impl ReadRule {
     fn check_operands(&self, checked: &mut CheckedArguments) -> Result<(), String> {
         let count = checked.operands.len();
         if count < self.data.min_operands || self.data.max_operands.is_some_and(|max| count > max) {
-            return Err(format!("{count} operands are not what only reads"));
+            return Err(format!("{count} operands are not known to only read"));
         }
         for operand in &checked.operands {
             self.check_operand(operand)?;
@@ -440,7 +440,7 @@ fn flag_not_allowed(flag: &str) -> String {
 }
 
 fn unknown_value() -> String {
-    "its words hold a value that only the shell knows".to_owned()
+    "uses a value that only the shell knows".to_owned()
 }
 
 #[cfg(test)]

@@ -100,14 +100,14 @@ pub(crate) fn parse_script(source: &str, directory: &ResolvedPath) -> ParsedScri
         walker.mark_opaque("uses a here-document in a way that is not understood");
     }
     let Some(tree) = tree else {
-        walker.mark_opaque("too long or too tangled to take apart");
+        walker.mark_opaque("too long or too complex to parse");
         walker.split_at_operators(&masked);
         return walker.script;
     };
     walker.visit(tree.root_node(), 0, 0);
     walker.cross_check(strict, directory);
     if tree.root_node().has_error() {
-        walker.mark_opaque("not understood as a shell command");
+        walker.mark_opaque("not a shell command that PVP can parse");
         walker.reset_directories(directory);
         walker.split_at_operators(&masked);
     }
@@ -186,7 +186,7 @@ impl SyntaxWalker<'_> {
         self.layout.here_documents = documents.unwrap_or_default();
         if strict.as_ref() != Some(&self.layout) {
             if self.script.doubts.is_empty() {
-                self.add_doubt("uses shell syntax that is not certain to be plain");
+                self.add_doubt("uses unusual shell syntax");
             }
             if let Some(strict) = strict {
                 self.reset_directories(directory);
@@ -194,7 +194,7 @@ impl SyntaxWalker<'_> {
             }
         }
         if self.script.commands.len() > MAX_READ_COMMANDS {
-            self.add_doubt("has more parts than can be overseen");
+            self.add_doubt("has too many parts to check");
         }
     }
 
@@ -209,10 +209,10 @@ impl SyntaxWalker<'_> {
             || self.script.commands.len() >= MAX_COMMANDS
             || self.script.steps > MAX_VISITS
         {
-            return self.mark_opaque("too deep or too long to take apart");
+            return self.mark_opaque("too deep or too long to parse");
         }
         if nesting > MAX_READ_NESTING {
-            self.add_doubt("nested too deep");
+            self.add_doubt("nested too deeply");
         }
         let inside = || (depth + 1, nesting + 1);
         match node.kind() {
@@ -260,7 +260,7 @@ impl SyntaxWalker<'_> {
             }
             "process_substitution" => {
                 if !self.source.part(self.span(node)).starts_with("<(") {
-                    self.add_doubt("writes to a command inside another one's words");
+                    self.add_doubt("uses a process substitution that is written to");
                 }
                 self.in_subshell(|walker| walker.visit_children(node, depth + 1, nesting + 1));
             }
@@ -351,7 +351,7 @@ impl SyntaxWalker<'_> {
             }
         }
         if self.directories.len() > MAX_DIRECTORIES {
-            self.add_doubt("goes to more directories than can be followed");
+            self.add_doubt("changes directory too often to follow");
             // The root stands for all known directories, because it is the worst of them.
             self.directories = vec![
                 ResolvedPath::new(PathRoot::Absolute),
@@ -437,7 +437,7 @@ impl SyntaxWalker<'_> {
                     self.add_doubt("uses a computed value");
                 }
                 if depth > MAX_TREE_DEPTH {
-                    return self.mark_opaque("too deep to take apart");
+                    return self.mark_opaque("nested too deeply to parse");
                 }
                 let mut cursor = node.walk();
                 for child in node.named_children(&mut cursor) {

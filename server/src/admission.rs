@@ -84,13 +84,13 @@ fn token_refusal(error: TokenError) -> Refusal {
 
 /// The refusal of a caller without a token, on a server with login.
 pub(crate) fn login_required() -> Refusal {
-    let problem = "log in: bring a token as `Authorization: Bearer` or `?token=`";
+    let problem = "there is no token; send one as `Authorization: Bearer` or `?token=`";
     Refusal::Unauthorized(problem.to_owned())
 }
 
 /// The refusal of a caller without a token where even a server without login needs one.
 pub(crate) fn token_required() -> Refusal {
-    Refusal::Unauthorized("this takes a token; ask for an invitation".to_owned())
+    Refusal::Unauthorized("this requires a token; ask for an invitation".to_owned())
 }
 
 /// Checks that the caller's token is valid for this session.
@@ -107,7 +107,7 @@ pub(crate) fn check_may_create(login: &Login) -> Result<(), Refusal> {
     if login.claims.may_create_sessions() {
         return Ok(());
     }
-    let problem = "creating a session takes a token with driver or admin that is not bound to one";
+    let problem = "creating a session requires a token with the role driver or admin that is not bound to a session";
     Err(Refusal::Unauthorized(problem.to_owned()))
 }
 

@@ -111,7 +111,7 @@ impl AnchorPublisher {
                 Ok(()) => interval,
                 Err(error) => {
                     let target = &self.target;
-                    tracing::error!(%target, "could not publish anchors, tries again: {error:#}");
+                    tracing::error!(%target, "could not publish anchors, will try again: {error:#}");
                     interval.min(RETRY_DELAY)
                 }
             };

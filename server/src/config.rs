@@ -175,13 +175,13 @@ settings! {
     anchor_file: Option<PathBuf> = None, "a file, best on another machine or append-only", |_| true;
     /// Anchors of all sessions are posted to this address, as JSON lines.
     anchor_url: Option<String> = None, "an address that begins with http://", |url| url.as_ref().is_none_or(|url| crate::anchoring::is_webhook(url));
-    /// Seconds between anchors of a session that goes on.
+    /// Seconds between anchors of an active session.
     anchor_seconds: u64 = 300, "1 to 86400", |n| (1..=86_400).contains(n);
-    /// No login: anyone who can connect may claim any role. For trusted loopback use.
+    /// Run without login: anyone who can connect may take any role. For trusted loopback use.
     open: bool = false, "true or false", |_| true;
     /// The address that people reach the server by, if it is not the one it listens on.
     public_url: Option<String> = None, "an address that begins with http:// or https://", |url| url.as_ref().is_none_or(|url| crate::origin::authority_of(url).is_some());
-    /// Rules of your own on top of the built-in ones; read again on SIGHUP.
+    /// Rules to add to the built-in ones; reloaded on SIGHUP.
     policy: Option<PathBuf> = None, "a TOML file", |_| true;
     /// Told to newcomers as `session:working_directory` until an executor says otherwise.
     working_directory: Option<String> = None, "a path", |_| true;
@@ -215,7 +215,7 @@ settings! {
     session_log_bytes: u64 = 4096 * MIB, "1048576 to 1099511627776", |n| (MIB..=1024 * 1024 * MIB).contains(n);
     /// Bytes of context that are added and updated over the life of one session.
     context_update_bytes: u64 = 256 * MIB, "1024 to 1099511627776", |n| (1024..=1024 * 1024 * MIB).contains(n);
-    /// Days after which sessions that have ended are archived and deleted; 0 keeps them for ever.
+    /// Days after which sessions that have ended are archived and deleted; 0 keeps them forever.
     retention_days: u64 = 0, "0 to 36500", |n| (0..=36_500).contains(n);
     /// Where sessions are archived before retention deletes them; `archives` in the data directory unless given.
     archive_directory: Option<PathBuf> = None, "a directory", |_| true;

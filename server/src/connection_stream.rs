@@ -69,7 +69,7 @@ impl ConnectionStream {
         });
         while stall.sleep.as_mut().poll(cx).is_ready() {
             if stall.written < MIN_PROGRESS_BYTES {
-                let problem = "the peer does not read";
+                let problem = "the client does not read";
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, problem)));
             }
             stall.written = 0;

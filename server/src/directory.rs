@@ -591,5 +591,5 @@ pub(crate) fn log_unreadable() -> Refusal {
 }
 
 fn session_unloaded() -> Refusal {
-    Refusal::WriteFailed("the session was put away in the middle; try again".to_owned())
+    Refusal::WriteFailed("the session was unloaded in the meantime; try again".to_owned())
 }

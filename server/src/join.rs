@@ -130,7 +130,7 @@ fn check_request(request: &JoinCodeRequest) -> Result<(), Refusal> {
     }
     let seconds = request.code_seconds.unwrap_or(DEFAULT_CODE_SECONDS);
     if !(1..=MAX_CODE_SECONDS).contains(&seconds) {
-        return malformed("a join code lives 1 second to 1 day");
+        return malformed("a join code is valid for 1 second to 1 day");
     }
     invite::check_lifetime(request.expires_seconds)?;
     Ok(())
@@ -154,7 +154,7 @@ pub fn forget_before(now: Timestamp) -> Timestamp {
 /// The refusal of a code when too many wait to be used.
 pub fn too_many_codes(limit: usize) -> Refusal {
     Refusal::TooMany {
-        what: "join codes that wait to be used; revoke some with `pvp tokens revoke`",
+        what: "unused join codes; revoke some with `pvp tokens revoke`",
         limit: limit as u64,
     }
 }

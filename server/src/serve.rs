@@ -80,7 +80,7 @@ impl Server {
             config.public_url = Some(format!("http://{}", SocketAddr::new(best, address.port())));
         }
         let data = config.data.as_deref();
-        let data = data.context("say where to keep the log, with the setting `data`")?;
+        let data = data.context("no data directory; set `data`")?;
         let keys = KeyFiles::new(data, config.key_file.as_deref());
         let store = SqliteStore::open_with_keys(keys).await?;
         continue_clock(&store).await?;
@@ -286,7 +286,7 @@ async fn watch_clock() {
         if difference.abs_diff(reported) > CLOCK_TOLERANCE_MS {
             tracing::warn!(
                 seconds = difference / 1000,
-                "the machine's clock was set; times here go on as before until the server is restarted"
+                "the machine's clock was changed; the server keeps its own time until it is restarted"
             );
             reported = difference;
         }
@@ -301,7 +301,7 @@ impl PolicyReloader {
     pub async fn reload(&self) {
         match load_policy(self.0.config.policy.as_deref()).await {
             Ok(policy) => {
-                tracing::info!(policy = policy.hash(), "read the policy again");
+                tracing::info!(policy = policy.hash(), "reloaded the policy");
                 self.0.set_policy(policy);
             }
             Err(error) => tracing::error!("kept the old policy: {error:#}"),
@@ -344,7 +344,7 @@ async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener) 
             Ok(accepted) => accepted,
             Err(error) => {
                 // Most likely the process is out of file descriptors, and some will be freed.
-                tracing::warn!(%error, "could not take a connection");
+                tracing::warn!(%error, "could not accept a connection");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
@@ -358,7 +358,7 @@ async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener) 
         let (builder, service) = (builder.clone(), service.clone());
         tokio::spawn(async move {
             tokio::select! {
-                () = slot.evicted() => tracing::debug!("closed a stranger's connection for another"),
+                () = slot.evicted() => tracing::debug!("closed a connection that had not logged in, to make room"),
                 () = serve_connection(&builder, stream, service, slot.clone(), shutdown) => {}
             }
         });
@@ -387,6 +387,6 @@ async fn serve_connection(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended badly");
+        tracing::debug!(%error, "a connection failed");
     }
 }

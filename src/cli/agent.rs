@@ -32,17 +32,17 @@ const MIB: u64 = 1024 * 1024;
 
 #[derive(Args)]
 pub(crate) struct AgentArguments {
-    /// The agent's link, or `-` for standard input; else $PVP_AGENT_LINK, $PVP_LINK, or what
-    /// `pvp up` or `pvp login` remembered. Others on this machine see an argument
+    /// The agent's link, or `-` to read it from standard input [default: $PVP_AGENT_LINK, $PVP_LINK,
+    /// or the agent's link saved for this directory]. Other users of this machine can see arguments
     #[arg(value_name = "LINK")]
     link: Option<String>,
-    /// A file that holds the link
+    /// Read the link from this file
     #[arg(long, value_name = "FILE", conflicts_with = "link")]
     link_file: Option<PathBuf>,
-    /// The session, if the link does not name it
+    /// The session; needed if the link opens several
     #[arg(long, value_name = "ID", value_parser = super::parse_session_id)]
     session: Option<SessionId>,
-    /// Who to be, on a server without login
+    /// The participant id to join as, on a server without login
     #[arg(long = "as", value_name = "ID", value_parser = super::parse_participant_id)]
     participant: Option<ParticipantId>,
 
@@ -51,80 +51,80 @@ pub(crate) struct AgentArguments {
     #[command(flatten)]
     executor: ExecutorArguments,
 
-    /// Leave when the script is over, or when the first prompt is answered
+    /// Exit when the script ends or the first prompt has been answered
     #[arg(long)]
     once: bool,
-    /// Say nothing of what it does
+    /// Do not print what the agent does
     #[arg(long, short)]
     quiet: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum BrainKind {
-    /// A file of steps, in TOML or JSON lines
+    /// A script: a file of steps in TOML or JSON Lines
     Scripted,
-    /// A model behind Anthropic's Messages API; the key is in ANTHROPIC_API_KEY
+    /// A model with Anthropic's Messages API; reads the key from ANTHROPIC_API_KEY
     Anthropic,
-    /// A model behind Chat Completions, of OpenAI or of a server like it; the key is in
-    /// OPENAI_API_KEY
+    /// A model with OpenAI's Chat Completions API, at OpenAI or any compatible server; reads the
+    /// key from OPENAI_API_KEY
     Openai,
 }
 
 #[derive(Args)]
 pub(super) struct BrainArguments {
-    /// What answers [default: scripted with --script, else anthropic]
+    /// What drives the agent [default: scripted with --script, else anthropic]
     #[arg(long, env = "PVP_AGENT_BRAIN", value_enum)]
     brain: Option<BrainKind>,
-    /// The file of steps to follow
+    /// The script to follow
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// The model to ask
+    /// The model to use
     #[arg(long, env = "PVP_AGENT_MODEL")]
     model: Option<String>,
-    /// Where to ask, if not the provider itself: a proxy, or a model of one's own
+    /// The URL of the API, for a proxy or a model that you host [default: the provider's]
     #[arg(long, env = "PVP_AGENT_BASE_URL", value_name = "URL")]
     base_url: Option<String>,
-    /// Tokens that the model can read and write in all
+    /// The size of the model's context window, in tokens
     #[arg(long, value_name = "TOKENS")]
     context: Option<u64>,
-    /// Tokens of one answer, at most
+    /// The maximum length of one answer, in tokens
     #[arg(long, value_name = "TOKENS")]
     max_tokens: Option<u64>,
-    /// Tokens to think with, for models that take a budget; 0 says nothing about thinking
+    /// The thinking budget, in tokens, for models that take one; 0 leaves it to the model
     #[arg(long, value_name = "TOKENS")]
     thinking: Option<u64>,
-    /// A file with instructions that the model reads first
+    /// A file with instructions to put before the prompt
     #[arg(long, value_name = "FILE")]
     instructions: Option<PathBuf>,
-    /// Answers in a row before it waits for a person
+    /// How many answers the model may give in a row before it waits for a person
     #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_MOST_ANSWERS)]
     most_answers: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OnOverflow {
-    /// End the command, and say so
+    /// Stop the command and report it
     Kill,
-    /// Let it go on, and keep the beginning and the end
+    /// Let the command continue, and keep the beginning and the end of its output
     Truncate,
 }
 
 #[derive(Args)]
 struct ExecutorArguments {
-    /// Where commands run [default: this directory]
+    /// The directory where commands run [default: this directory]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// Where it is noted what was run [default: one for this agent below the user's state
+    /// The directory for the record of what ran [default: one for this agent below the user's state
     /// directory]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// A prefix for approved commands, such as 'podman exec -i dev'; people see it
+    /// A prefix for approved commands, such as 'podman exec -i dev'; approvers see it
     #[arg(long, value_name = "WORDS")]
     runner: Option<String>,
-    /// Rules of your own on top of the built-in ones: what they block does not run here
+    /// A file of rules to add to the built-in ones; what they block does not run here
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Run commands as people edited them at a gate; with =false, only what it proposed itself
+    /// Run commands that people have edited; with =false, run only what the agent proposed
     #[arg(
         long,
         value_name = "BOOL",
@@ -135,50 +135,50 @@ struct ExecutorArguments {
         action = ArgAction::Set
     )]
     accept_edits: bool,
-    /// Run people's own commands too (`pvp exec`, `!cmd`); only the server says who sent them
+    /// Run people's own commands too (`pvp exec`, `!cmd`); the agent must trust the server about who sent them
     #[arg(long)]
     accept_shell: bool,
-    /// Let approved commands write only below the workspace, whatever the session says
+    /// Let approved commands write only to the workspace, whatever the session's settings
     #[arg(long)]
     confine: bool,
-    /// Let reads run unconfined if this machine cannot confine them and the session trusts reads
+    /// Let reads run without a sandbox if this machine has none and the session's settings agree
     #[arg(long)]
     trust_reads: bool,
-    /// Let reads see nothing beside the workspace, whatever read roots the session has
+    /// Let reads see only the workspace, even if the session allows reading other directories
     #[arg(long)]
     no_read_roots: bool,
-    /// Try nothing in the sandbox, whatever the session says: ask for it
+    /// Do not try unknown commands in the sandbox; ask for approval
     #[arg(long)]
     no_try: bool,
-    /// Commands at a time; more wait their turn
+    /// How many commands may run at the same time; others are queued
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     at_once: usize,
-    /// Background jobs at a time
+    /// How many background jobs may run at the same time
     #[arg(long, value_name = "COUNT", default_value_t = 16)]
     jobs: usize,
-    /// What becomes of a command that prints more than it may
-    #[arg(long, value_enum, default_value = "kill")]
+    /// What to do with a command that prints too much
+    #[arg(long, value_name = "ACTION", value_enum, default_value = "kill")]
     on_overflow: OnOverflow,
-    /// Memory of each command, in MiB: of all its processes where cgroups can hold them, and of
-    /// each process
+    /// The memory that a command may use, in MiB: all its processes together where cgroups are
+    /// available, and each process
     #[arg(long, value_name = "MIB")]
     max_memory: Option<u64>,
-    /// Memory of each process of a command that runs without asking, in MiB
+    /// The memory that each process of a command that runs without approval may use, in MiB
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_READ_MEMORY_BYTES / MIB)]
     read_memory: u64,
-    /// Processes of each command, where cgroups can hold them
+    /// How many processes a command may have, where cgroups are available
     #[arg(long, value_name = "COUNT")]
     max_processes: Option<u64>,
-    /// Processor time of each process, in seconds
+    /// The CPU time that each process may use, in seconds
     #[arg(long, value_name = "SECONDS")]
     max_cpu: Option<u64>,
-    /// Size of each file that a command writes, in MiB
+    /// The maximum size of a file that a command writes, in MiB
     #[arg(long, value_name = "MIB")]
     max_file: Option<u64>,
-    /// 'Name <address>' to add to commits as a co-author, before they are proposed
+    /// Add this co-author, 'Name <address>', to the commits that the agent proposes
     #[arg(long, value_name = "IDENTITY")]
     co_author: Option<String>,
-    /// Note on approved commits who approved them, in refs/notes/pvp
+    /// Add a git note to approved commits that names the approvers, in refs/notes/pvp
     #[arg(long)]
     git_notes: bool,
 }
@@ -208,7 +208,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
         server::warn_of_data_in(&settings.workspace);
         if settings.trials && !can_count_denials() && !arguments.quiet {
             print_line(
-                "nothing is tried in the sandbox here, because this machine cannot count what it denies; `pvp doctor` says more",
+                "unknown commands are not tried in the sandbox, because this machine cannot count what the sandbox denies; run `pvp doctor` for details",
             )?;
         }
         let policy = check::load_policy(arguments.executor.policy.as_ref())?;
@@ -223,7 +223,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
         let agent = Agent::connect_with(link, options, settings, policy).await?;
         if !arguments.quiet {
             print_line(format!(
-                "{} is in {}, and runs what is granted in {}",
+                "{} joined {} and runs commands in {}",
                 agent.participant(),
                 agent.session(),
                 agent.settings().workspace.display()
@@ -249,7 +249,7 @@ impl AgentArguments {
         }
         let found = links::find_saved_link(&[ParticipantKind::Agent])?;
         let (link, _) = found.context(
-            "no agent's link is known here; run `pvp up` here, remember a link with `pvp login`, give --link-file, or set PVP_LINK",
+            "no agent's link is saved for this directory; run `pvp up` or `pvp login` here, give --link-file, or set PVP_LINK",
         )?;
         Ok(link)
     }
@@ -300,13 +300,13 @@ impl BrainArguments {
             (BrainKind::Scripted, Some(script)) => {
                 return Ok(Brain::Scripted(ScriptedBrain::open(script)?));
             }
-            (BrainKind::Scripted, None) => bail!("say which --script to follow"),
-            (_, Some(_)) => bail!("--script goes with --brain scripted"),
+            (BrainKind::Scripted, None) => bail!("--brain scripted needs --script FILE"),
+            (_, Some(_)) => bail!("--script works only with --brain scripted"),
             (BrainKind::Anthropic, None) => Dialect::Anthropic,
             (BrainKind::Openai, None) => Dialect::OpenAi,
         };
         let Some(model) = &self.model else {
-            bail!("say which model to ask with --model, or which --script to follow");
+            bail!("choose a model with --model, or a script with --script");
         };
         let mut settings = brain::ProviderSettings::new(dialect, model);
         settings.base_url = self.base_url.clone();
@@ -408,7 +408,7 @@ impl ExecutorArguments {
 /// The participant that the link's token belongs to.
 async fn token_participant(link: &Link) -> anyhow::Result<ParticipantId> {
     if link.token().is_none() {
-        bail!("this link has no token; say who to be with --as");
+        bail!("this link has no token; give the participant id with --as");
     }
     let api = ApiClient::new(link.clone());
     let me = tokio::task::spawn_blocking(move || api.whoami()).await??;
@@ -423,7 +423,8 @@ async fn token_participant(link: &Link) -> anyhow::Result<ParticipantId> {
 
 /// This agent's own state directory, the same on every start.
 fn agent_state_directory(participant: &ParticipantId) -> anyhow::Result<PathBuf> {
-    let state = state_directory().context("no place to note what was run; give --state")?;
+    let state =
+        state_directory().context("finding a place for the record of what ran; give --state")?;
     // This is safe as a path: an id has no slash and does not begin with a dot.
     Ok(state.join("agents").join(participant.as_str()))
 }

@@ -26,36 +26,36 @@ pub(crate) struct AuditArguments {
 
 #[derive(Subcommand)]
 enum AuditCommand {
-    /// Prove that a store or an export is as the server wrote it; names the first entry that is not
+    /// Verify that a log or an export was not changed; names the first entry that was
     Verify(VerifyArguments),
-    /// A readable account of one session
+    /// Print the log of one session
     Show {
         /// The data directory [default: that of the server started in this directory]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
-        #[arg(long, value_parser = parse_session_id)]
+        /// The session
+        #[arg(long, value_name = "ID", value_parser = parse_session_id)]
         session: SessionId,
     },
-    /// Print an anchor of each session, to keep elsewhere: one JSON line that says where its log
-    /// ends, signed by the server. With it, `pvp audit verify --anchor` finds a log that was cut or
-    /// rewritten later
+    /// Print a signed anchor for each session: one line of JSON that says where its log ends. Keep it
+    /// elsewhere; with it, `pvp audit verify --anchor` detects a log that was cut or rewritten later
     Anchor {
         /// The data directory [default: that of the server started in this directory]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
-        /// One session only
-        #[arg(long, value_parser = parse_session_id)]
+        /// Only this session
+        #[arg(long, value_name = "ID", value_parser = parse_session_id)]
         session: Option<SessionId>,
     },
-    /// The whole record as JSON lines, for keeping elsewhere
+    /// Export the whole log as JSON Lines
     Export {
         /// The data directory [default: that of the server started in this directory]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
-        /// One session only
-        #[arg(long, value_parser = parse_session_id)]
+        /// Only this session
+        #[arg(long, value_name = "ID", value_parser = parse_session_id)]
         session: Option<SessionId>,
-        /// A file instead of standard output
+        /// Write to this file, which must not exist, instead of standard output
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
@@ -64,24 +64,23 @@ enum AuditCommand {
 #[derive(Args)]
 #[command(group(ArgGroup::new("what").args(["data", "export"])))]
 struct VerifyArguments {
-    /// A data directory, also of a running server [default: that of the server started in this
-    /// directory]
+    /// The server's data directory; the server may be running [default: that of the server started
+    /// in this directory]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// A file made by `pvp audit export`
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
-    /// A public key of the server, kept elsewhere: 64 hexadecimal digits. After rotations, give the
-    /// oldest and the newest, in this order. Keys that they certify are trusted too. With a range,
-    /// a key is trusted only in it: RFC 3339 times, either may be left out
+    /// A public key of the server that you kept elsewhere, as 64 hexadecimal digits. If the key was
+    /// rotated, give the oldest and then the newest; the keys between them are trusted too. With a
+    /// range of RFC 3339 times, either of which may be left out, a key is trusted only within it
     #[arg(long = "key", value_parser = parse_key_range, value_name = "HEX[@FROM..UNTIL]")]
     keys: Vec<KeyRange>,
-    /// A file of anchors that were kept elsewhere; each must be part of its session's log. May be
-    /// given several times
+    /// A file of anchors, from `pvp audit anchor`, that the logs must contain; may be given several
+    /// times
     #[arg(long = "anchor", value_name = "FILE")]
     anchors: Vec<PathBuf>,
-    /// An entry that must be part of its session's log, by its hash: SESSION:SEQ:HASH. May be given
-    /// several times
+    /// An entry that the log must contain, as SESSION:SEQ:HASH; may be given several times
     #[arg(long, value_parser = parse_known_head, value_name = "HEAD")]
     since: Vec<(SessionId, LogHead)>,
     /// Print JSON
@@ -104,7 +103,7 @@ pub(crate) fn run(arguments: AuditArguments) -> anyhow::Result<ExitCode> {
             let mut out: Box<dyn Write> = match out {
                 Some(path) => Box::new(
                     File::create_new(&path)
-                        .with_context(|| format!("making the file {}", path.display()))?,
+                        .with_context(|| format!("creating {}", path.display()))?,
                 ),
                 None => Box::new(std::io::stdout()),
             };
@@ -150,7 +149,7 @@ fn known_heads(arguments: &VerifyArguments) -> anyhow::Result<KnownHeads> {
             .read_anchors(&mut BufReader::new(file))
             .with_context(|| format!("reading the anchors in {}", path.display()))?;
         if count == 0 {
-            bail!("{} has no anchor", path.display());
+            bail!("{} contains no anchor", path.display());
         }
     }
     Ok(known)
@@ -205,7 +204,7 @@ fn print_report(report: &AuditReport) -> anyhow::Result<()> {
     }
     for one in &report.sessions {
         let state = match &one.finding {
-            None => format!("intact, signed for up to {}", one.checkpoint_seq),
+            None => format!("intact, signed up to entry {}", one.checkpoint_seq),
             Some(finding) => format!("NOT INTACT: entry {}: {}", finding.seq, finding.fault),
         };
         super::print_line(format!("{}: {} entries, {state}", one.session, one.entries))?;
@@ -287,7 +286,7 @@ fn print_log(data: &std::path::Path, session: &SessionId) -> anyhow::Result<Exit
     audit::for_each_log_item(data, Some(session), &mut |_, item| {
         print_item(item).map_err(AuditError::Io)
     })?;
-    out.flush().context("writing the account")?;
+    out.flush().context("writing the log")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -13,25 +13,25 @@ use super::one_line;
 
 #[derive(Args)]
 pub(crate) struct CheckArguments {
-    /// The command, as one word; with --argv, the first word of it
+    /// The command line, quoted; with --argv, the program
     #[arg(required_unless_present = "stdin", conflicts_with = "stdin")]
     command: Option<String>,
-    /// With --argv: the other words
+    /// With --argv: the arguments of the program
     #[arg(requires = "argv", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
-    /// Sort words that run without a shell
+    /// Classify a program with its arguments, which run without a shell
     #[arg(long)]
     argv: bool,
-    /// Sort a line at a time: a JSON string in, a category out
+    /// Classify many commands: read one JSON string per line, and print one category per line
     #[arg(long, conflicts_with_all = ["json", "argv"])]
     stdin: bool,
-    /// Where the command would run
+    /// The directory where the command would run
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// The executor's own directory; reads outside of it are asked for
+    /// The agent's workspace; reads outside of it need approval
     #[arg(long, value_name = "DIR")]
     workspace: Option<String>,
-    /// Rules of your own on top of the built-in ones
+    /// A file of rules to add to the built-in ones
     #[arg(long, value_name = "FILE", env = "PVP_POLICY")]
     policy: Option<PathBuf>,
     /// Print the whole verdict as JSON
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
     if arguments.stdin {
         return check_stdin(&policy, &workspace, arguments.cwd.as_deref());
     }
-    let command = arguments.command.context("say which command to check")?;
+    let command = arguments.command.context("give a command to check")?;
     let command = if arguments.argv {
         Command::Argv {
             command,
@@ -100,7 +100,7 @@ fn check_stdin(
         let line = line.context("reading standard input")?;
         let Ok(command) = serde_json::from_str::<String>(&line) else {
             bail!(
-                "line {} is not a JSON string; nothing after it was sorted",
+                "line {} is not a JSON string; the lines after it were not read",
                 number + 1
             );
         };

@@ -16,8 +16,8 @@ use super::links::LinkArguments;
 
 #[derive(Args)]
 pub(crate) struct ConnectArguments {
-    /// The link, or `-` for the first line of standard input [default: $PVP_LINK, or the link
-    /// remembered for this directory]. Others on this machine see an argument
+    /// The link, or `-` to read it from the first line of standard input [default: $PVP_LINK, or the
+    /// link saved for this directory]. Other users of this machine can see arguments
     #[arg(value_name = "LINK")]
     target: Option<String>,
     #[command(flatten)]
@@ -28,10 +28,10 @@ pub(crate) struct ConnectArguments {
     /// The participant id to join as, on a server without login
     #[arg(long = "as", value_name = "ID", value_parser = super::parse_participant_id)]
     participant: Option<ParticipantId>,
-    /// Send the messages after this sequence number
+    /// Receive the messages after this sequence number first
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// How many past messages to receive first [default: 500]
+    /// Receive the last N messages first [default: 500]
     #[arg(long, value_name = "N", conflicts_with = "after")]
     history: Option<u64>,
     /// Stay connected when standard input ends
@@ -151,7 +151,7 @@ fn complete_envelope(
     line: &str,
 ) -> anyhow::Result<(MessageId, String, String)> {
     let mut envelope: JsonObject =
-        serde_json::from_str(line).context("a line is one JSON object")?;
+        serde_json::from_str(line).context("each line must be a JSON object")?;
     let mut default = |key: &str, value: serde_json::Value| {
         envelope.entry(key).or_insert(value);
     };

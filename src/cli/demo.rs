@@ -42,21 +42,21 @@ const INSTRUCTIONS: &str = "This is a short demonstration of how people supervis
 pub(crate) struct DemoArguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// Where the agent's commands run: a new directory, or one of an earlier demo [default:
-    /// pvp/demo below the directory for the user's files]
+    /// The directory where the agent's commands run: a new one, or that of an earlier demo [default:
+    /// pvp/demo in the user's data directory]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// Walk through approving, rejecting, editing, allowing, interrupting, running a command of
-    /// your own, and deciding together with a second person
+    /// Learn step by step: approve, reject, edit, allow, interrupt, run a command of your own, and
+    /// decide together with a second person
     #[arg(long, conflicts_with = "model")]
     tour: bool,
-    /// Let this model do the demo's task, instead of a script
+    /// Let this model drive the demo instead of a script
     #[arg(long)]
     model: Option<String>,
-    /// With --model: the API that it is behind [default: anthropic]
+    /// With --model: the API of the model [default: anthropic]
     #[arg(long, env = "PVP_AGENT_BRAIN", value_enum)]
     brain: Option<BrainKind>,
-    /// With --model: where to ask, if not the provider itself
+    /// With --model: the URL of the API, for a proxy or a model that you host [default: the provider's]
     #[arg(long, env = "PVP_AGENT_BASE_URL", value_name = "URL")]
     base_url: Option<String>,
 }
@@ -114,7 +114,7 @@ impl DemoArguments {
             });
         };
         if self.brain == Some(BrainKind::Scripted) {
-            bail!("--model goes with --brain anthropic or openai");
+            bail!("--model works only with --brain anthropic or openai");
         }
         let brain = BrainArguments::for_model(model, self.brain, self.base_url.as_deref());
         Ok(DemoDriver::Model(Box::new(brain.build_brain()?)))
@@ -125,7 +125,8 @@ impl DemoArguments {
             Some(workspace) => files::create(workspace)?,
             None => {
                 let share = share_directory();
-                let share = share.context("no place for the demo's files; give --workspace")?;
+                let share =
+                    share.context("finding a place for the demo's files; give --workspace")?;
                 files::create_in_own_place(&share.join("demo"))?
             }
         };

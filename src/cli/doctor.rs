@@ -18,7 +18,7 @@ use super::{links, print_json, print_line, server};
 
 #[derive(Args)]
 pub(crate) struct DoctorArguments {
-    /// Print JSON, one line
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -98,7 +98,7 @@ fn landlock() -> DoctorCheck {
         (1, ABI::V1),
     ];
     let best = versions.into_iter().find(|(_, abi)| kernel_supports(*abi));
-    let means = "reads cannot be confined to the workspace, so they are asked for";
+    let means = "reads cannot be confined to the workspace, so they need approval";
     match best {
         Some((version, _)) => DoctorCheck {
             name: "landlock",
@@ -130,12 +130,12 @@ fn account() -> DoctorCheck {
             CheckStatus::Good
         },
         found: if is_root {
-            "this is root"
+            "running as root"
         } else {
-            "this is an ordinary user"
+            "running as an ordinary user"
         }
         .to_owned(),
-        means: "approved commands of an agent that is started here can change everything; use an account of its own",
+        means: "approved commands of an agent started here can change anything; run agents as a user of their own",
     }
 }
 
@@ -183,10 +183,13 @@ fn signing_key() -> DoctorCheck {
             CheckStatus::Note
         },
         found: match beside.is_empty() {
-            true => "no key lies beside a log".to_owned(),
-            false => format!("the key lies beside the log in {}", beside.join(", ")),
+            true => "no signing key is stored next to its log".to_owned(),
+            false => format!(
+                "the signing key is stored next to the log in {}",
+                beside.join(", ")
+            ),
         },
-        means: "whoever can write that directory can forge the log; keep its public key, and exports, elsewhere",
+        means: "whoever can write to that directory can forge the log; keep the public key, and exports, elsewhere",
     }
 }
 
@@ -201,10 +204,10 @@ fn links() -> DoctorCheck {
             CheckStatus::Bad
         },
         found: match open.is_empty() {
-            true => "only you can read the links that are remembered".to_owned(),
+            true => "only you can read the saved links".to_owned(),
             false => format!("others can read {}", open.join(", ")),
         },
-        means: "take the rights away with `chmod go= FILE`, and revoke the tokens if others use this machine",
+        means: "run `chmod go= FILE`, and revoke the tokens if others use this machine",
     }
 }
 
@@ -263,10 +266,10 @@ fn seccomp() -> DoctorCheck {
         found: if filters {
             "filters can refuse system calls"
         } else {
-            "no filters"
+            "the kernel has no filters"
         }
         .to_owned(),
-        means: "system calls cannot be refused, so reads are asked for",
+        means: "system calls cannot be refused, so reads need approval",
     }
 }
 
@@ -286,7 +289,7 @@ fn trials() -> DoctorCheck {
             "what the sandbox denies cannot be counted"
         }
         .to_owned(),
-        means: "`try_unknown` has no effect for an agent here, and unknown commands are asked for; it needs Landlock, seccomp filters that trace, and ptrace",
+        means: "`try_unknown` has no effect for an agent here, so unknown commands need approval; it requires Landlock, seccomp filters that trace, and ptrace",
     }
 }
 
@@ -301,12 +304,12 @@ fn cgroups() -> DoctorCheck {
             CheckStatus::Weak
         },
         found: if available {
-            "each command gets its own, and the kernel ends all of it at once"
+            "each command gets its own, so all its processes can be killed at once"
         } else {
-            "this process may not make its own"
+            "this process may not create any"
         }
         .to_owned(),
-        means: "the processes of a command are found and ended one by one",
+        means: "the processes of a command are found and killed one by one",
     }
 }
 
@@ -328,15 +331,15 @@ fn limits() -> DoctorCheck {
             CheckStatus::Weak
         },
         found: match (enforced.is_empty(), unenforced.is_empty()) {
-            (_, true) => format!("for a whole command: {}", list(&enforced)),
-            (true, false) => format!("for each process only: {}", list(&unenforced)),
+            (_, true) => format!("per command: {}", list(&enforced)),
+            (true, false) => format!("per process only: {}", list(&unenforced)),
             (false, false) => format!(
-                "for a whole command: {}; for each process only: {}",
+                "per command: {}; per process only: {}",
                 list(&enforced),
                 list(&unenforced)
             ),
         },
-        means: "a command may use more by starting more processes; see docs/execution.md for how to delegate a cgroup",
+        means: "a command can exceed them by starting more processes; docs/execution.md says how to delegate a cgroup",
     }
 }
 
@@ -344,7 +347,7 @@ fn controller_name(controller: CgroupController) -> &'static str {
     match controller {
         CgroupController::Memory => "memory",
         CgroupController::Processes => "number of processes",
-        CgroupController::Cpu => "processor time",
+        CgroupController::Cpu => "CPU time",
     }
 }
 
@@ -364,10 +367,10 @@ fn open_files() -> DoctorCheck {
             CheckStatus::Weak
         },
         found: soft.map_or_else(
-            || "not known".to_owned(),
+            || "unknown".to_owned(),
             |soft| format!("at most {soft} at a time"),
         ),
-        means: "a server here takes few connections; raise it with `ulimit -n`",
+        means: "a server here accepts few connections; raise the limit with `ulimit -n`",
     }
 }
 
@@ -408,9 +411,9 @@ fn disk() -> DoctorCheck {
             CheckStatus::Weak
         },
         found: match written {
-            Ok(()) => "this directory can be written durably".to_owned(),
+            Ok(()) => "this directory supports durable writes".to_owned(),
             Err(error) => format!("this directory: {error}"),
         },
-        means: "a server started here needs --data somewhere else",
+        means: "start the server with --data DIR, on another disk",
     }
 }

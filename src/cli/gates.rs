@@ -30,7 +30,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct GatesArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// Keep running and print each gate that opens or closes
+    /// Keep running, and print each command that begins or stops waiting
     #[arg(long, short)]
     watch: bool,
     /// Print JSON: the list, or with --watch one line per change
@@ -42,10 +42,10 @@ pub(crate) struct GatesArguments {
 pub(crate) struct ShowArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// The command: its handle as `pvp gates` prints it, or its id
+    /// The handle or id of the command, as `pvp gates` prints it
     #[arg(value_name = "HANDLE")]
     gate: String,
-    /// Print the files that the command runs, as they must be when it starts
+    /// Print the scripts that the command runs, with their content
     #[arg(long)]
     files: bool,
     /// Print JSON
@@ -57,14 +57,14 @@ pub(crate) struct ShowArguments {
 pub(crate) struct ApproveArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// The command: its handle, which approves exactly what was shown with it, or its id alone if
-    /// nobody has edited it
+    /// The handle of the command, as `pvp gates` prints it; it approves exactly the command shown with
+    /// it. An id without a digest works if nobody has edited the command
     #[arg(value_name = "HANDLE")]
     gate: String,
-    /// A comment for the record
+    /// A comment for the log
     #[arg(long)]
     comment: Option<String>,
-    /// Also allow reading below this directory without a vote, for one hour
+    /// Also allow reads in this directory without approval, for one hour
     #[arg(long, value_name = "DIR")]
     allow_read: Option<String>,
     /// Print JSON
@@ -76,10 +76,10 @@ pub(crate) struct ApproveArguments {
 pub(crate) struct RejectArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// The command: its handle as `pvp gates` prints it, or its id
+    /// The handle or id of the command, as `pvp gates` prints it
     #[arg(value_name = "HANDLE")]
     gate: String,
-    /// Why it is rejected; the agent reads it
+    /// The reason, which the agent reads
     reason: String,
     /// Print JSON
     #[arg(long)]
@@ -90,12 +90,12 @@ pub(crate) struct RejectArguments {
 pub(crate) struct AmendArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// The command to edit: its handle as `pvp gates` prints it, or its id
+    /// The handle or id of the command, as `pvp gates` prints it
     #[arg(value_name = "HANDLE")]
     gate: String,
     /// The command to run instead
     command: String,
-    /// Why; the agent reads it
+    /// The reason, which the agent reads
     #[arg(long)]
     reason: Option<String>,
     /// Print JSON

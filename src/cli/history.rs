@@ -22,12 +22,12 @@ const PAGE_SIZE: u64 = 200;
 pub(crate) struct HistoryArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// Only commands that contain this text
+    /// Print only commands that contain this text
     grep: Option<String>,
-    /// Only those that are waiting, running, blocked, rejected, timed_out, cancelled or finished
+    /// Only commands with this status: waiting, running, blocked, rejected, timed_out, cancelled or finished
     #[arg(long, value_parser = parse_status)]
     status: Option<CommandStatus>,
-    /// Print at most this many commands, the newest last
+    /// Print at most N commands, the newest last
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
     limit: usize,
     /// Print JSON, one command per line
@@ -39,26 +39,26 @@ pub(crate) struct HistoryArguments {
 pub(crate) struct OutputArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// The command: its id as `pvp history` prints it
+    /// The id of the command, as `pvp history` prints it
     #[arg(value_name = "HANDLE")]
     command: String,
-    /// Only `stdout` or `stderr`
+    /// Print only this stream
     #[arg(long, value_parser = ["stdout", "stderr"])]
     stream: Option<String>,
-    /// First line, counted from 0
-    #[arg(long)]
+    /// Skip this many lines
+    #[arg(long, value_name = "N")]
     offset: Option<u64>,
-    /// At most this many lines
-    #[arg(long)]
+    /// Print at most N lines
+    #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Only the first lines
-    #[arg(long)]
+    /// Print the first N lines
+    #[arg(long, value_name = "N")]
     head: Option<u64>,
-    /// Only the last lines
-    #[arg(long)]
+    /// Print the last N lines
+    #[arg(long, value_name = "N")]
     tail: Option<u64>,
-    /// Only lines that contain this text
-    #[arg(long)]
+    /// Print only lines that contain this text
+    #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
     /// Print JSON
     #[arg(long)]

@@ -19,7 +19,7 @@ pub(crate) struct InterruptArguments {
     /// The agent to interrupt [default: every agent in the session]
     #[arg(long, value_name = "AGENT", value_parser = super::parse_participant_id)]
     to: Option<ParticipantId>,
-    /// Let the commands that are running finish
+    /// Let running commands finish
     #[arg(long)]
     pause: bool,
     /// Print JSON: id, seq, duplicate

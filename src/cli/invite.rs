@@ -18,32 +18,32 @@ use super::share;
 pub(crate) struct InviteArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// The server's data directory on this machine, instead of an admin's link [default: that of the
-    /// server that was started in this directory]
+    /// The data directory of a server on this machine, to use instead of an admin's link [default:
+    /// that of the server started in this directory]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["link", "link_file"])]
     data: Option<PathBuf>,
-    /// The address that the link begins with [default: the one that the server was started with]
+    /// The URL that the link begins with [default: that of the server]
     #[arg(long, value_name = "URL", conflicts_with_all = ["link", "link_file"])]
     url: Option<String>,
     /// The name that others see
     #[arg(long, required_unless_present = "code")]
     name: Option<String>,
-    /// A role that the token allows; may be given several times [default with --code: approver]
+    /// A role to allow; may be given several times [default with --code: approver]
     #[arg(long = "role", required_unless_present = "code", value_name = "ROLE")]
     roles: Vec<Role>,
-    /// human or agent
+    /// Whom to invite: human or agent
     #[arg(long, default_value = "human", value_parser = parse_kind)]
     kind: ParticipantKind,
-    /// Allow every session, even if the link names one
+    /// Allow every session of the server
     #[arg(long, conflicts_with = "session")]
     everywhere: bool,
     /// How long the token is valid, such as 30m, 2h or 7d [default: until it is revoked]
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     expires: Option<u64>,
-    /// Make another token for somebody who has one, by their participant id
+    /// Make another token for this participant, who has one already
     #[arg(long, value_parser = super::parse_participant_id, value_name = "ID")]
     participant: Option<ParticipantId>,
-    /// Print a line to send, `pvp join CODE`, that works once within the hour
+    /// Print a command to send, `pvp join CODE`, that works once, within an hour
     #[arg(long, conflicts_with_all = ["name", "kind", "participant"])]
     code: bool,
     /// Print a QR code too

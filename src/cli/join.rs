@@ -16,14 +16,14 @@ use super::{link_argument, links, print_line, print_warning};
 
 #[derive(Args)]
 pub(crate) struct JoinArguments {
-    /// What you were sent: HOST:PORT/CODE or a link; `-` reads it from standard input, and without it
-    /// you are asked
+    /// The code, as HOST:PORT/CODE, or the link that you were sent; `-` reads it from standard input
+    /// [default: asks for it]
     #[arg(value_name = "CODE|LINK")]
     target: Option<String>,
     /// The name that others see [default: your user name]
     #[arg(long)]
     name: Option<String>,
-    /// Replace the link that is remembered for this directory
+    /// Replace the link saved for this directory
     #[arg(long)]
     replace: bool,
     /// Do not open the screen
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     let path = links::directory_link_path(ParticipantKind::Human)?;
     links::save_link(&path, &link)?;
     let api = ApiClient::new(link.clone());
-    let me = api.whoami().context("the link is remembered, but")?;
+    let me = api.whoami().context("the link was saved, but")?;
     if me.kind == ParticipantKind::Agent {
         check_agent_link(&link, &path, by_code, arguments.replace)?;
     }
@@ -106,7 +106,7 @@ fn parse_target(text: &str) -> anyhow::Result<JoinTarget> {
         .or_else(|| text.rsplit_once('/'));
     let Some((server, code)) = split.filter(|(server, _)| !server.is_empty()) else {
         bail!(
-            "this has no address: a code is sent as HOST:PORT/CODE, such as 192.168.1.5:3000/7QK2M-R8T4X-0B6FJ-ZN3WG; copy the whole line"
+            "the address is missing: a code is sent as HOST:PORT/CODE, such as 192.168.1.5:3000/7QK2M-R8T4X-0B6FJ-ZN3WG; copy the whole line"
         );
     };
     let server = match server.contains("://") {
@@ -179,9 +179,7 @@ fn redeem(server: &Link, code: &JoinCode, name: Option<&str>) -> anyhow::Result<
     let invitation = match ApiClient::new(server.clone()).join(&request) {
         Ok(invitation) => invitation,
         Err(error @ ApiError::Unreachable { .. }) => {
-            return Err(anyhow::Error::from(error).context(
-                "check that the server runs and that this machine can reach it; the code was not used",
-            ));
+            return Err(anyhow::Error::from(error).context("the code was not used"));
         }
         Err(error) => return Err(error.into()),
     };
@@ -210,7 +208,7 @@ fn settle_link(link: Link, me: &WhoAmI) -> anyhow::Result<Link> {
 
 fn print_joined(api: &ApiClient, link: &Link, me: &WhoAmI) -> anyhow::Result<()> {
     print_line(format!("You joined {link} as {}.", identity_text(me)))?;
-    print_line("The link is remembered for this directory.")?;
+    print_line("The link is saved for this directory.")?;
     if link.base_url().starts_with("http://") && !is_this_machine(link) {
         print_warning(
             "this server is reached without TLS: others on the network can read what you and it send",

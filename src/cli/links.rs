@@ -21,14 +21,14 @@ const FORMER_LINK_FILE: &str = ".pvp/link";
 
 #[derive(Args, Clone, Default)]
 pub(crate) struct LinkArguments {
-    /// The link, or `-` for standard input [default: $PVP_LINK, or the link remembered for this
-    /// directory]
+    /// The link, or `-` to read it from standard input [default: $PVP_LINK, or the link saved for
+    /// this directory]
     #[arg(long, value_name = "LINK")]
     link: Option<String>,
-    /// A file that holds the link
+    /// Read the link from this file
     #[arg(long, value_name = "FILE", conflicts_with = "link")]
     link_file: Option<PathBuf>,
-    /// The session, if the link does not name it and there is more than one
+    /// The session; needed if the link opens several
     #[arg(long, env = "PVP_SESSION", value_name = "ID", value_parser = super::parse_session_id)]
     session: Option<SessionId>,
 }
@@ -44,7 +44,7 @@ impl std::fmt::Display for LinkSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             LinkSource::Given => f.write_str("given"),
-            LinkSource::File(path) => write!(f, "remembered in {}", path.display()),
+            LinkSource::File(path) => write!(f, "saved in {}", path.display()),
         }
     }
 }

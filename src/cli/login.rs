@@ -17,20 +17,20 @@ use super::{link_argument, one_line, print_json, print_line};
 #[derive(Args)]
 pub(crate) struct LoginArguments {
     /// The link, as `pvp invite` printed it [default: $PVP_LINK, or the first line of standard input].
-    /// Others on this machine see an argument, so paste the link when you are asked for it
+    /// Other users of this machine can see arguments, so leave it out and paste the link when asked
     #[arg(value_name = "LINK")]
     link: Option<String>,
-    /// A file that holds the link
+    /// Read the link from this file
     #[arg(long, value_name = "FILE", conflicts_with = "link")]
     link_file: Option<PathBuf>,
-    /// Remember the link for every directory, not only for this one and those below
+    /// Save the link for all directories, not only for this one and those below it
     #[arg(long)]
     everywhere: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct LogoutArguments {
-    /// Forget the link that is remembered for every directory
+    /// Delete the link saved for all directories
     #[arg(long)]
     everywhere: bool,
 }
@@ -53,7 +53,7 @@ pub(crate) fn login(arguments: &LoginArguments) -> anyhow::Result<ExitCode> {
     let path = saved_link_path(arguments.everywhere, me.kind)?;
     links::save_link(&path, &link)?;
     print_line(format!("you are {} on {link}", identity_text(&me)))?;
-    print_line(format!("remembered in {}", path.display()))?;
+    print_line(format!("saved in {}", path.display()))?;
     if let Some(file) = &arguments.link_file
         && links::remove_former_link(file)?
     {
@@ -108,7 +108,7 @@ pub(crate) fn logout(arguments: &LogoutArguments) -> anyhow::Result<ExitCode> {
     }
     if forgotten.is_empty() {
         let path = saved_link_path(arguments.everywhere, ParticipantKind::Human)?;
-        bail!("no link is remembered in {}", path.display());
+        bail!("no link is saved in {}", path.display());
     }
     for path in forgotten {
         print_line(format!("forgot {}", path.display()))?;

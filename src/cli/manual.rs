@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory};
 
 #[derive(Args)]
 pub(crate) struct ManArguments {
-    /// Write a page for every command into this directory, instead of the first to standard output
+    /// Write a page for every command to this directory, instead of the main page to standard output
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -13,25 +13,28 @@ use serde_json::json;
 pub(crate) struct PolicyArguments {
     #[command(subcommand)]
     command: PolicyCommand,
-    /// Rules of your own on top of the built-in ones
+    /// A file of rules to add to the built-in ones
     #[arg(long, value_name = "FILE", env = "PVP_POLICY", global = true)]
     policy: Option<PathBuf>,
+    /// Print JSON
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum PolicyCommand {
-    /// All rules, or one of them with its examples
+    /// List all rules, or show one with its examples
     Show {
-        /// A rule's id
+        /// The id of a rule
         rule: Option<String>,
     },
-    /// Check that every example of every rule holds
+    /// Check the examples of every rule
     Test,
-    /// The verdict on a command, and every rule that matched on the way
+    /// Classify a command, and list every rule that matched
     Explain {
+        /// The command line, quoted
         command: String,
+        /// The agent's workspace; reads outside of it need approval
         #[arg(long, value_name = "DIR")]
         workspace: Option<String>,
     },
@@ -42,9 +45,9 @@ pub(crate) fn run(arguments: PolicyArguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         PolicyCommand::Show { rule: None } => print_rules(&policy, arguments.json)?,
         PolicyCommand::Show { rule: Some(id) } => {
-            let rule = policy
-                .rule(&id)
-                .with_context(|| format!("there is no rule `{id}`; see `pvp policy show`"))?;
+            let rule = policy.rule(&id).with_context(|| {
+                format!("there is no rule `{id}`; list the rules with `pvp policy show`")
+            })?;
             if arguments.json {
                 super::print_json(rule_json(&rule))?
             } else {

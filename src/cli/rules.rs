@@ -27,9 +27,9 @@ pub(crate) struct RulesArguments {
 
 #[derive(Subcommand)]
 enum RulesCommand {
-    /// Let commands that begin with these words run without asking; never destructive ones
+    /// Let commands that begin with these words run without approval; never destructive ones
     Allow {
-        /// The words, such as `npm run build`
+        /// The first words of the command, such as `npm run build`
         #[arg(
             required = true,
             trailing_var_arg = true,
@@ -37,33 +37,33 @@ enum RulesCommand {
             value_name = "WORD"
         )]
         prefix: Vec<String>,
-        /// How long: 30m, 2h, at most 7d
+        /// How long the rule lasts, such as 30m or 2h; at most 7d
         #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
         seconds: u64,
-        /// Where they must run, or `*` for anywhere [default: the agent's own directory]
+        /// The directory that the rule applies to, or `*` for any [default: the agent's workspace]
         #[arg(long, value_name = "DIR")]
         directory: Option<String>,
-        /// Why, for the record
+        /// The reason, for the log
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Allow reads below a directory outside the workspace without a vote
+    /// Let reads in a directory outside the workspace run without approval
     AllowRead {
         /// The directory, as an absolute path
         directory: String,
-        /// How long, such as 30m or 2h; at most 7d
+        /// How long the rule lasts, such as 30m or 2h; at most 7d
         #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
         seconds: u64,
-        /// Why, for the record
+        /// The reason, for the log
         #[arg(long)]
         reason: Option<String>,
     },
     /// Revoke a rule
     Revoke {
-        /// The rule's id, as `pvp rules` prints it
+        /// The id of the rule, as `pvp rules` prints it
         #[arg(value_parser = super::parse_message_id)]
         rule: MessageId,
-        /// Why, for the record
+        /// The reason, for the log
         #[arg(long)]
         reason: Option<String>,
     },

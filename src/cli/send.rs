@@ -16,19 +16,19 @@ use super::{print_json, print_line};
 pub(crate) struct SendArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// A prompt for the agent; `-` reads it from standard input
+    /// The prompt, or `-` to read it from standard input
     #[arg(required_unless_present = "kind", conflicts_with = "kind")]
     text: Option<String>,
-    /// Which agent to ask, if there is more than one
+    /// The agent; needed if there are several
     #[arg(long, value_name = "AGENT", value_parser = super::parse_participant_id, conflicts_with = "kind")]
     to: Option<ParticipantId>,
-    /// Send another type of message, such as interrupt.raise
+    /// Send a message of this type instead, such as interrupt.raise
     #[arg(long = "type", value_name = "TYPE", requires = "payload")]
     kind: Option<String>,
-    /// The payload of that message, as JSON; `-` reads it from standard input
+    /// The payload of that message as JSON, or `-` to read it from standard input
     #[arg(long, value_name = "JSON", requires = "kind")]
     payload: Option<String>,
-    /// The id of the message; a message that is sent twice with the same id counts once
+    /// The id of the message; the server ignores a second message with the same id
     #[arg(long, value_parser = super::parse_message_id)]
     id: Option<MessageId>,
     /// Print JSON: id, seq, duplicate
@@ -81,7 +81,7 @@ fn prompt_payload(
 ) -> anyhow::Result<JsonObject> {
     let content = text_or_stdin(text)?;
     if content.trim().is_empty() {
-        bail!("the prompt is empty");
+        bail!("the prompt is empty; say what the agent should do");
     }
     let me = api.whoami()?.participant;
     let agent = match &arguments.to {

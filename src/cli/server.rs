@@ -32,24 +32,25 @@ pub(crate) struct ServerCommandArguments {
 
 #[derive(Subcommand)]
 enum ServerCommand {
-    /// Replace the key that signs the log and destroy the old secret key; the server must be stopped
+    /// Replace the key that signs the log and destroy the old one; the server must be stopped
     RotateKey {
         /// The server's data directory
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
-        /// The server's key, if it is not in the data directory
+        /// The server's key file, if it is not in the data directory
         #[arg(long, value_name = "FILE")]
         key_file: Option<PathBuf>,
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Declare that the data directory was restored from a backup, so that clients do not take the
-    /// shorter logs for forged ones; the server must be stopped
+    /// Record that the data directory was restored from a backup, so that clients do not report the
+    /// shorter logs as forged; the server must be stopped
     Restored {
         /// The server's data directory
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
-        /// The server's key, if it is not in the data directory
+        /// The server's key file, if it is not in the data directory
         #[arg(long, value_name = "FILE")]
         key_file: Option<PathBuf>,
     },
@@ -57,36 +58,34 @@ enum ServerCommand {
 
 #[derive(Args)]
 pub(crate) struct ServerArguments {
-    /// The address to listen on; 0.0.0.0 lets other machines connect, and the port is 3000 if left out
+    /// The address to listen on, with or without a port; 0.0.0.0 lets other machines connect
     /// [default: 127.0.0.1:3000]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// The directory for the log, the tokens and the key [default: one for the current directory,
-    /// below the user's state directory]
+    /// The directory for the log, the tokens and the key [default: one for this directory, below the
+    /// user's state directory]
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
-    /// The file with the key that signs the log, to keep it apart from the log [default: server.key
-    /// in the data directory]
+    /// The file with the key that signs the log [default: server.key in the data directory]
     #[arg(long, value_name = "FILE")]
     key_file: Option<String>,
-    /// No login: anyone who can connect may claim any role
+    /// Run without login: anyone who can connect may take any role
     #[arg(long)]
     open: bool,
     /// With --open: listen even on an address that other machines can reach
     #[arg(long)]
     i_know_this_is_open: bool,
-    /// The address that others open, if it is not the one the server listens on, such as that of a
-    /// reverse proxy with TLS
+    /// The URL that links begin with, if others reach the server by another address, such as that of
+    /// a reverse proxy with TLS
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
-    /// Rules of your own on top of the built-in ones; read again on SIGHUP
+    /// A file of rules to add to the built-in ones; reloaded on SIGHUP
     #[arg(long, value_name = "FILE")]
     policy: Option<String>,
-    /// Settings of the server: a TOML file, or JSON such as '{"open_gates": 50}'; see
-    /// docs/operations.md
+    /// Server settings: a TOML file, or JSON such as '{"open_gates": 50}'; see docs/operations.md
     #[arg(long, value_name = "FILE|JSON")]
     config: Option<String>,
-    /// Print one line of JSON when the server listens
+    /// Print a line of JSON when the server is ready
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -155,7 +154,7 @@ fn complete(
 /// of it, because an agent may work here.
 pub(super) fn default_data_directory() -> anyhow::Result<PathBuf> {
     let here = super::current_directory()?;
-    let state = state_directory().context("no place for the server's data; give --data")?;
+    let state = state_directory().context("finding a place for the server's data; give --data")?;
     Ok(state.join("data").join(directory_key(&here)))
 }
 
@@ -194,7 +193,7 @@ pub(super) fn warn_of_data_in(workspace: &Path) {
 fn record_data(data: &Path) {
     if let Err(error) = record_data_directory(data) {
         super::print_warning(&format!(
-            "could not record the data directory for executors on this machine: {error}"
+            "could not record the data directory for the agents on this machine: {error}"
         ));
     }
     if let (Ok(data), Ok(here)) = (data.canonicalize(), super::current_directory())
@@ -341,7 +340,7 @@ async fn print_startup(server: &Server, data: &Path, open: bool, json: bool) -> 
         let mut stderr = std::io::stderr();
         writeln!(
             stderr,
-            "\n*** OPEN: there is no login. Anyone who can connect to {} may claim any role,\n\
+            "\n*** OPEN: there is no login. Anyone who can connect to {} may take any role,\n\
              *** and reads run without a sandbox. Use this on your own machine only.\n",
             server.address()
         )
@@ -367,7 +366,7 @@ async fn print_startup(server: &Server, data: &Path, open: bool, json: bool) -> 
 fn check_data_directory(data: &Path) -> anyhow::Result<()> {
     if !data.join("pvp.sqlite3").exists() {
         bail!(
-            "{} is not a data directory; start `pvp server --data` there first",
+            "{} is not a data directory; start `pvp up` or `pvp server` with it first",
             data.display()
         );
     }
@@ -378,7 +377,7 @@ fn declare_restored(data: &Path, key_file: Option<&Path>) -> anyhow::Result<Exit
     check_data_directory(data)?;
     store::declare_restored(&KeyFiles::new(data, key_file), pvp_clock::now())?;
     super::print_line(
-        "declared; clients that remember more than is in the logs are told that they were restored",
+        "recorded; clients that have seen later entries are told that the logs were restored from a backup",
     )?;
     Ok(ExitCode::SUCCESS)
 }
@@ -401,7 +400,9 @@ fn rotate_key(data: &Path, key_file: Option<&Path>, json: bool) -> anyhow::Resul
 fn rotation_text(rotation: &KeyRotation, data: &Path) -> String {
     let resumed = match rotation.kind {
         RotationKind::Complete => "",
-        RotationKind::Resumed => "finished a rotation that was interrupted; no other was made\n",
+        RotationKind::Resumed => {
+            "finished a rotation that had been interrupted; the key was not rotated again\n"
+        }
     };
     let [first, old, new] =
         [rotation.first, rotation.old, rotation.new].map(|key| hex::encode(&key));

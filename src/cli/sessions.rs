@@ -32,7 +32,7 @@ enum SessionsCommand {
     Archive {
         #[command(flatten)]
         link: LinkArguments,
-        /// The session
+        /// The id of the session
         #[arg(value_parser = super::parse_session_id)]
         id: SessionId,
         /// The file to write, which must not exist
@@ -43,10 +43,10 @@ enum SessionsCommand {
     Delete {
         #[command(flatten)]
         link: LinkArguments,
-        /// The session
+        /// The id of the session
         #[arg(value_parser = super::parse_session_id)]
         id: SessionId,
-        /// Delete it only if it ends where this archive, made by `pvp sessions archive`, ends
+        /// Delete the session only if this file, from `pvp sessions archive`, has its whole log
         #[arg(long, value_name = "FILE")]
         archived: Option<PathBuf>,
         /// Print JSON
@@ -59,10 +59,10 @@ enum SessionsCommand {
 struct ListArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// Show sessions that have ended too
+    /// Include sessions that have ended
     #[arg(long, short)]
     all: bool,
-    /// Show at most this many
+    /// Print at most N sessions
     #[arg(long, short = 'n', default_value_t = 100, value_name = "N")]
     limit: u64,
     /// Print JSON
@@ -74,10 +74,10 @@ struct ListArguments {
 pub(crate) struct CreateArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// The session's id, such as blue-owl [default: a new one]
+    /// The id of the session, such as blue-owl [default: a random one]
     #[arg(value_parser = super::parse_session_id)]
     id: Option<SessionId>,
-    /// The name that people see
+    /// The display name of the session
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
@@ -124,7 +124,7 @@ fn archive(api: &ApiClient, session: &SessionId, to: &Path) -> anyhow::Result<Ex
         .write(true)
         .mode(0o600)
         .open(to)
-        .with_context(|| format!("making the file {}", to.display()))?;
+        .with_context(|| format!("creating {}", to.display()))?;
     let written = write_archive(api, session, &file).and_then(|()| archived_entries(to, session));
     match written {
         Ok(entries) => print_line(format!("archived {session}: {}", entries_text(entries)))?,

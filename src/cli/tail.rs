@@ -26,16 +26,16 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct TailArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// Keep running and print what happens next
+    /// Keep running, and print new events
     #[arg(long, short)]
     follow: bool,
-    /// Begin with this many of the last messages
+    /// Print the last N events first
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
     lines: u64,
-    /// Begin after this sequence number instead
+    /// Begin after this sequence number instead of with the last events
     #[arg(long, value_name = "SEQ", conflicts_with = "lines")]
     after: Option<u64>,
-    /// Print the messages as JSON, one envelope per line
+    /// Print JSON, one message per line
     #[arg(long)]
     json: bool,
 }

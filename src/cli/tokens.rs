@@ -28,10 +28,10 @@ enum TokensCommand {
     List {
         #[command(flatten)]
         place: PlaceArguments,
-        /// Show expired and revoked tokens too
+        /// Include expired and revoked tokens
         #[arg(long, short)]
         all: bool,
-        /// Print every token as a line of JSON
+        /// Print JSON, one token per line
         #[arg(long)]
         json: bool,
     },
@@ -50,8 +50,8 @@ enum TokensCommand {
 struct PlaceArguments {
     #[command(flatten)]
     link: LinkArguments,
-    /// The server's data directory on this machine, instead of an admin's link [default: that of the
-    /// server that was started in this directory]
+    /// The data directory of a server on this machine, to use instead of an admin's link [default:
+    /// that of the server started in this directory]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["link", "link_file"])]
     data: Option<PathBuf>,
 }

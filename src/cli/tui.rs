@@ -19,26 +19,26 @@ const HISTORY_MESSAGES: u64 = 2000;
 
 #[derive(Args)]
 pub(crate) struct TuiArguments {
-    /// The link, or `-` for the first line of standard input; else $PVP_LINK, or what `pvp login`
-    /// remembered. Others on this machine see an argument
+    /// The link, or `-` to read it from the first line of standard input [default: $PVP_LINK, or the
+    /// link saved for this directory]. Other users of this machine can see arguments
     #[arg(value_name = "LINK")]
     target: Option<String>,
     #[command(flatten)]
     link: LinkArguments,
-    /// Make the session first if it is not there
+    /// Create the session if it does not exist
     #[arg(long)]
     create: bool,
     /// Join with fewer roles than the token allows; may be given several times
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<Role>,
-    /// Who to be, on a server without login
+    /// The participant id to join as, on a server without login
     #[arg(long = "as", value_name = "ID", value_parser = super::parse_participant_id)]
     participant: Option<ParticipantId>,
-    /// Lines for a screen reader or a pipe: every event one line, commands by word
+    /// Print one line per event and read commands as words, for a screen reader or a pipe
     #[arg(long)]
     plain: bool,
-    /// Settings of the screen: a TOML file, or JSON such as '{"mouse": true}' [default: pvp/tui.toml
-    /// in the directory for settings, if it is there]
+    /// The settings: a TOML file, or JSON such as '{"mouse": true}' [default: pvp/tui.toml in the
+    /// user's config directory]
     #[arg(long, env = "PVP_TUI_CONFIG", value_name = "FILE|JSON")]
     config: Option<PathBuf>,
 }
@@ -131,7 +131,7 @@ fn ensure_session(link: Link, arguments: &LinkArguments) -> anyhow::Result<Link>
 fn suggest_flag(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<ConnectError>() {
         Some(ConnectError::NoSession) => error.context("choose a session with --session"),
-        Some(ConnectError::NoParticipant) => error.context("say who you are with --as"),
+        Some(ConnectError::NoParticipant) => error.context("give your participant id with --as"),
         Some(
             ConnectError::Api(_)
             | ConnectError::Refused(_)

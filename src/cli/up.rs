@@ -24,22 +24,22 @@ const SHARED_TOKEN_SECONDS: u64 = 30 * 86_400;
 pub(crate) struct UpArguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// The session to create or continue
-    #[arg(long, default_value = "main", value_parser = super::parse_session_id)]
+    /// The id of the session to create or reopen
+    #[arg(long, value_name = "ID", default_value = "main", value_parser = super::parse_session_id)]
     session: SessionId,
-    /// The name of the session that people see
+    /// The display name of the session
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
     settings: SettingsArguments,
-    /// Other settings of the session: a TOML file, or JSON such as '{"gate_timeout_seconds": 600}'
+    /// Other settings for a new session: a TOML file, or JSON such as '{"gate_timeout_seconds": 600}'
     #[arg(long, value_name = "FILE|JSON")]
     session_config: Option<String>,
-    /// Print a line to send to another person, `pvp join CODE`; listens on every interface, port 3000,
-    /// unless --listen or --public-url is given
+    /// Print a command to send to another person, `pvp join CODE`; listens on every interface, port
+    /// 3000, unless --listen or --public-url is given
     #[arg(long, conflicts_with = "open")]
     share: bool,
-    /// What whoever uses the shared line may do; may be given several times
+    /// A role for the person who joins; may be given several times
     #[arg(
         long,
         value_name = "ROLE",
@@ -47,10 +47,10 @@ pub(crate) struct UpArguments {
         requires = "share"
     )]
     share_role: Vec<Role>,
-    /// Print the shared line as a QR code even if this is not a terminal
+    /// Print a QR code even if standard output is not a terminal
     #[arg(long, requires = "share", conflicts_with = "json")]
     qr: bool,
-    /// Let your own link open this session only, not every session on this server
+    /// Make your own link open only this session, not every session of the server
     #[arg(long)]
     this_session_only: bool,
 }
@@ -269,7 +269,7 @@ impl PrintedStart {
                 "The admin link is shown once and saved nowhere; keep it off this machine.",
             )?;
         }
-        print_line("Your link and the agent's are remembered for this directory.")?;
+        print_line("Your link and the agent's are saved for this directory.")?;
         print_line("Start an agent here: pvp agent --model MODEL, or --script FILE")?;
         print_line("In another shell here: pvp tui, pvp gates, pvp tail --follow")?;
         print_line("Invite others: pvp invite --name Ann --role approver")

@@ -115,7 +115,7 @@ async fn one_job_too_many_is_refused_with_a_reason() {
             { shell = "echo first; sleep 1000", mode = "background" },
             { expect = { outcome = "started" } },
             { shell = "touch second", mode = "background" },
-            { expect = { outcome = "stopped", contains = "which is the most; stop one first" } },
+            { expect = { outcome = "stopped", contains = "no more are allowed; stop one first" } },
             { say = "no room" },
             { wait = "prompt" },
         ]
@@ -128,7 +128,7 @@ async fn one_job_too_many_is_refused_with_a_reason() {
     let result = result_of(&mut ann, &second).await;
     assert_eq!(
         result["error"],
-        "1 background job is running here, which is the most; stop one first"
+        "1 background job is already running here, and no more are allowed; stop one first"
     );
     wait_for_response(&mut ann, "no room").await;
     assert!(!agent_process.workspace().join("second").exists());

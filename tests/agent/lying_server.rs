@@ -145,7 +145,7 @@ async fn an_edit_makes_nothing_possible_that_the_policy_forbids() {
 #[tokio::test]
 async fn a_command_that_was_never_proposed_does_not_run() {
     let mut deceived = DeceivedAgent::new().await;
-    let unknown = "nothing of the kind was proposed";
+    let unknown = "has not seen a proposal for it";
     let action = shell("touch marker");
     deceived
         .expect_refused("forged-1", &grant(action.clone()), unknown)
@@ -178,7 +178,7 @@ async fn a_persons_command_for_another_executor_does_not_run() {
         ..grant(Action::from_shell_exec(&shell_exec))
     };
     deceived
-        .expect_refused("exec-1", &direct, "nothing of the kind was proposed")
+        .expect_refused("exec-1", &direct, "has not seen a proposal for it")
         .await;
 }
 
@@ -220,7 +220,7 @@ async fn a_proposal_runs_once_however_often_it_is_granted() {
         .expect_refused(
             &proposal,
             &grant(shell(line)),
-            "nothing of the kind was proposed",
+            "has not seen a proposal for it",
         )
         .await;
     let runs = std::fs::read_to_string(deceived.workspace().join("runs")).unwrap();

@@ -218,7 +218,7 @@ async fn a_server_gets_no_more_out_of_a_trial_than_reading() {
     ] {
         let (proposal, _handle) = deceived.propose(line).await;
         deceived
-            .expect_refused(&proposal, &trial_of(line), "it is not to be tried")
+            .expect_refused(&proposal, &trial_of(line), "it may not be tried")
             .await;
     }
     assert!(deceived.workspace().join("precious").exists());
@@ -231,7 +231,7 @@ async fn a_server_gets_no_more_out_of_a_trial_than_reading() {
         json!({ "denied": ["write marker"] })
     );
     deceived
-        .expect_refused(&proposal, &trial_of(line), "it was tried already")
+        .expect_refused(&proposal, &trial_of(line), "it has already been tried")
         .await;
     assert!(!deceived.workspace().join("marker").exists());
 }
@@ -242,6 +242,6 @@ async fn a_server_cannot_make_an_executor_try_that_was_told_not_to() {
     let line = "perl -e 'print 1'";
     let (proposal, _handle) = deceived.propose(line).await;
     deceived
-        .expect_refused(&proposal, &trial_of(line), "tries no commands")
+        .expect_refused(&proposal, &trial_of(line), "does not try commands")
         .await;
 }

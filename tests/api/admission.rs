@@ -189,9 +189,8 @@ async fn a_join_is_refused_alike_on_socket_and_http() {
         != 401
     {}
     let not_a_token = "this is not a PVP token; ask for an invitation";
-    let may_not_create =
-        "creating a session takes a token with driver or admin that is not bound to one";
-    let log_in = "log in: bring a token as `Authorization: Bearer` or `?token=`";
+    let may_not_create = "creating a session requires a token with the role driver or admin that is not bound to a session";
+    let log_in = "there is no token; send one as `Authorization: Bearer` or `?token=`";
     #[rustfmt::skip]
     let cases = [
         RefusalCase::new("participant.id is somebody else", stranger(bob), join_as(bob, ann, json!({})))
@@ -313,7 +312,7 @@ async fn an_open_server_refuses_alike_on_socket_and_http() {
             .refused(403, UNAUTHORIZED, mismatch("eve", "sender", "ann"))
             .over_http(HttpWay::Never("without a token, a request is from whomever it names; there is no connection that could remember it")),
         RefusalCase::new("creating without a token", stranger(&bob), envelope("bob", "session.create", json!({ "config": {} })))
-            .refused(401, UNAUTHORIZED, "this takes a token; ask for an invitation")
+            .refused(401, UNAUTHORIZED, "this requires a token; ask for an invitation")
             .on_socket(SocketWay::Never("published clients create sessions without login"))
             .over_http(HttpWay::Route("/api/sessions", json!({}), 401)),
     ];

@@ -189,7 +189,7 @@ async fn routes_that_always_need_a_token_need_one_on_an_open_server_too() {
         ("POST", format!("{gate}/amend"), Some(edit)),
     ] {
         let refused = api.request(method, &path, body).await.expect_refusal(401);
-        let sentence = "this takes a token; ask for an invitation";
+        let sentence = "this requires a token; ask for an invitation";
         assert_eq!(
             refused,
             ("UNAUTHORIZED".to_owned(), sentence.to_owned()),

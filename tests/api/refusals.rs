@@ -93,7 +93,7 @@ async fn nothing_is_accessible_without_a_valid_token() {
         for (api, sentence) in [
             (
                 &nobody,
-                "log in: bring a token as `Authorization: Bearer` or `?token=`",
+                "there is no token; send one as `Authorization: Bearer` or `?token=`",
             ),
             (&wrong, "this is not a PVP token; ask for an invitation"),
             (&brief, "the token has expired; ask for a new invitation"),

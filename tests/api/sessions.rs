@@ -197,7 +197,7 @@ async fn a_session_is_created_as_requested() {
         assert_eq!(refused.0, "INVALID_MESSAGE");
         assert!(refused.1.contains(sentence), "{body}: {}", refused.1);
     }
-    let may_not = "creating a session takes a token with driver or admin that is not bound to one";
+    let may_not = "creating a session requires a token with the role driver or admin that is not bound to a session";
     let bound = server.invite("bea", &["admin"], &["--session", SESSION]);
     for user in [
         ApiUser::invite(&server, "obi", &["observer", "approver", "navigator"]).await,

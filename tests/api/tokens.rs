@@ -66,7 +66,10 @@ async fn only_an_admin_invites_and_revokes() {
     let bound = server.invite("bea", &["admin"], &["--session", SESSION]);
     let bound = HttpTestClient::with_token(&server, &bound).await;
     let invite = |session: Value| json!({ "name": "x", "roles": ["observer"], "session": session });
-    let (tokens, needs) = ("/api/tokens/0123", "inviting people takes an admin's token");
+    let (tokens, needs) = (
+        "/api/tokens/0123",
+        "inviting people requires an admin's token",
+    );
     assert_eq!(
         driver
             .api
@@ -81,9 +84,9 @@ async fn only_an_admin_invites_and_revokes() {
             .request("DELETE", tokens, None)
             .await
             .expect_refusal(403),
-        refusal(UNAUTHORIZED, "revoking a token takes an admin's token")
+        refusal(UNAUTHORIZED, "revoking a token requires an admin's token")
     );
-    let alone = "your token is for `room`, so you may invite to it alone";
+    let alone = "your token is for session `room`, so you may invite only to it";
     for session in [Value::Null, json!("other")] {
         assert_eq!(
             bound
@@ -97,7 +100,7 @@ async fn only_an_admin_invites_and_revokes() {
         .post("/api/invites", invite(json!(SESSION)))
         .await
         .expect_status(201);
-    let unbound = "revoking takes an admin token that is not bound to a session";
+    let unbound = "revoking requires an admin's token that is not bound to a session";
     assert_eq!(
         bound
             .request("DELETE", tokens, None)
@@ -181,11 +184,11 @@ async fn codes_and_lists_of_tokens_take_the_rights_of_invitations() {
             .post("/api/codes", good.clone())
             .await
             .expect_refusal(403),
-        refusal(UNAUTHORIZED, "inviting people takes an admin's token")
+        refusal(UNAUTHORIZED, "inviting people requires an admin's token")
     );
     assert_eq!(
         driver.api.get("/api/tokens").await.expect_refusal(403),
-        refusal(UNAUTHORIZED, "listing tokens takes an admin's token")
+        refusal(UNAUTHORIZED, "listing tokens requires an admin's token")
     );
     let nobody = HttpTestClient::anonymous(&server).await;
     for (method, path) in [("GET", "/api/tokens"), ("POST", "/api/codes")] {
@@ -229,7 +232,7 @@ async fn codes_and_lists_of_tokens_take_the_rights_of_invitations() {
         ),
         (
             json!({ "roles": ["driver"], "code_seconds": 86_401 }),
-            "a join code lives 1 second to 1 day",
+            "a join code is valid for 1 second to 1 day",
         ),
     ] {
         assert_eq!(

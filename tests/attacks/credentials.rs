@@ -214,14 +214,17 @@ async fn the_administrators_rights_from_what_pvp_up_remembers() {
             let invite = [&["invite"], invite].concat();
             let refusal = cli.run_with_link(up.link(link), &invite).await;
             assert!(
-                refusal.err.contains("takes an admin's token"),
+                refusal.err.contains("requires an admin's token"),
                 "{refusal:?}"
             );
         }
     }
     let refusal = cli.run_with_link(up.link("agent_link"), &["create", "lax"]);
     let refusal = refusal.await;
-    assert!(refusal.err.contains("not bound to one"), "{refusal:?}");
+    assert!(
+        refusal.err.contains("not bound to a session"),
+        "{refusal:?}"
+    );
     // No file of this user holds the administrator's token.
     let admin = user_of(up.link("admin_link")).await;
     assert_eq!(admin.roles, ["admin"]);
@@ -269,7 +272,7 @@ async fn a_data_directory_and_a_home_that_lie_inside_of_the_workspace() {
         .args(["--script", &script])
         .args(flags);
     let mut agent = CliProcess::spawn(command.stdin(Stdio::null()));
-    agent.wait_for_line(" is in ").await;
+    agent.wait_for_line(" joined ").await;
     let journal = std::fs::read_dir(&state).unwrap().count();
     assert!(journal > 0, "there is a journal to steal");
     let outcomes = attempt(&mut up.person, &user.participant, &lines).await;
@@ -377,7 +380,7 @@ async fn the_agents_token_from_its_command_line() {
             warning.starts_with("pvp: a link on the command line") && !has_token(&warning),
             "{warning}"
         );
-        agent.wait_for_line(" is in owl").await;
+        agent.wait_for_line(" joined owl").await;
         assert_eq!(shown_in_proc(agent.pid(), &user.token), Vec::<&str>::new());
     }
     // Given in a file or on standard input, it never was there.
@@ -390,18 +393,18 @@ async fn the_agents_token_from_its_command_line() {
         "--script",
         &script,
     ]);
-    agent.wait_for_line(" is in owl").await;
+    agent.wait_for_line(" joined owl").await;
     assert_eq!(shown_in_proc(agent.pid(), &user.token), Vec::<&str>::new());
     drop(agent);
     let mut agent = cli.spawn(&["agent", "-", "--script", &script]);
     agent.write_line(&link).await;
-    agent.wait_for_line(" is in owl").await;
+    agent.wait_for_line(" joined owl").await;
     assert_eq!(shown_in_proc(agent.pid(), &user.token), Vec::<&str>::new());
     drop(agent);
     // Or in the environment, which reads cannot see.
     let mut command = cli.command(&["agent", "--script", &script]);
     let mut agent = CliProcess::spawn(command.env("PVP_LINK", &link));
-    agent.wait_for_line(" is in owl").await;
+    agent.wait_for_line(" joined owl").await;
     assert_eq!(shown_in_proc(agent.pid(), &user.token), ["environ"]);
 }
 

@@ -69,7 +69,7 @@ async fn an_admin_makes_no_token_for_somebody_else() {
         let (status, refused) = request(&server, &mallory, "POST", "/api/invites", invite).await;
         assert_eq!(status, 403, "{refused}");
         let message = refused["message"].as_str().unwrap();
-        assert!(message.contains("is somebody already"), "{message}");
+        assert!(message.contains("exists already"), "{message}");
     }
     // For herself, for somebody new, and by the operator: as before.
     for participant in [mallory.participant.as_str(), "somebody-new"] {

@@ -216,7 +216,7 @@ fn unknown_flags_and_arguments_are_named_in_the_error() {
         (&["server", "rotate-key"], &["--data <DIR>"]),
         (
             &["server", "rotate-key", "--data", "/nonexistent"],
-            &["/nonexistent is not a data directory; start `pvp server --data` there first"],
+            &["/nonexistent is not a data directory; start `pvp up` or `pvp server` with it first"],
         ),
         (
             &["server", "--data", "/nonexistent", "rotate-key"],

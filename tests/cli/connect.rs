@@ -69,12 +69,12 @@ async fn an_invalid_line_or_a_refused_message_is_reported_and_the_rest_is_sent()
     let complaints: Vec<_> = said.err.lines().collect();
     assert_eq!(complaints.len(), 3, "{}", said.err);
     assert!(
-        complaints[0].starts_with("pvp: a line is one JSON object: "),
+        complaints[0].starts_with("pvp: each line must be a JSON object: "),
         "{}",
         said.err
     );
     assert!(
-        complaints[1].starts_with("pvp: a line is one JSON object: "),
+        complaints[1].starts_with("pvp: each line must be a JSON object: "),
         "{}",
         said.err
     );
@@ -230,7 +230,7 @@ async fn a_session_that_cannot_be_joined_is_refused_with_a_reason() {
     let output = connect(&free, &[]).await;
     assert_eq!(
         output,
-        "pvp: the link names no session; say which with --session\n"
+        "pvp: the link names no session; choose one with --session\n"
     );
     let output = connect(&free, &["--session", "owl"]).await;
     assert_eq!(output, "pvp: there is no session `owl`\n");

@@ -122,9 +122,7 @@ async fn a_server_that_is_not_pvp_is_named() {
     let output = cli.run_with_link(&link, &["gates"]).await;
     let output = output.expect_refused(&["gates"]);
     assert!(
-        output.starts_with(&format!(
-            "pvp: {base} answered what a PVP server would not ("
-        )),
+        output.starts_with(&format!("pvp: {base} does not answer like a PVP server (")),
         "{output}"
     );
 }
@@ -332,7 +330,7 @@ async fn a_workspace_or_data_directory_that_cannot_be_made_is_named() {
     for (command, part) in [
         (
             &["demo", "--data", "data", "--workspace", "file"][..],
-            "making the workspace file: ",
+            "creating the workspace file: ",
         ),
         (&["demo", "--data", "file/below"], "file/below"),
         (&["up", "--data", "file/below"], "file/below"),

@@ -27,7 +27,7 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
     );
     assert_eq!(
         cli.log_in(&link).await,
-        format!("you are {me}\nremembered in {}\n", file.display())
+        format!("you are {me}\nsaved in {}\n", file.display())
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{link}\n"));
     assert_eq!(
@@ -38,7 +38,7 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
 
     let below = cli.workdir().join("a/b");
     std::fs::create_dir_all(&below).unwrap();
-    let whose = format!("{me}\nlink remembered in {}\n", file.display());
+    let whose = format!("{me}\nlink saved in {}\n", file.display());
     assert_eq!(cli.run_ok(&["whoami"]).await, whose);
     let output = cli.run_in(&below, &["whoami"]).await;
     assert_eq!(output.expect_ok(&[]), whose);
@@ -50,7 +50,7 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
                 "roles": ["driver", "approver"], "session": "s",
             },
             "server": base,
-            "source": format!("remembered in {}", file.display()),
+            "source": format!("saved in {}", file.display()),
         })
     );
 
@@ -58,7 +58,7 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
     let nothing = cli.link_file(&below);
     assert_eq!(
         output,
-        format!("pvp: no link is remembered in {}\n", nothing.display())
+        format!("pvp: no link is saved in {}\n", nothing.display())
     );
     assert_eq!(
         cli.run_ok(&["logout"]).await,
@@ -86,7 +86,7 @@ async fn the_flag_wins_then_the_variable_then_the_nearest_file_then_the_users_li
     let out = cli.run_with_link(&link, &everywhere_login).await;
     let out = out.expect_ok(&everywhere_login);
     assert!(
-        out.ends_with(&format!("remembered in {}\n", everywhere.display())),
+        out.ends_with(&format!("saved in {}\n", everywhere.display())),
         "{out}"
     );
     assert_eq!(file_mode(&everywhere), 0o600);
@@ -132,7 +132,7 @@ async fn the_flag_wins_then_the_variable_then_the_nearest_file_then_the_users_li
     let again = cli.run_refused(&["logout", "--everywhere"]).await;
     assert_eq!(
         again,
-        format!("pvp: no link is remembered in {}\n", everywhere.display())
+        format!("pvp: no link is saved in {}\n", everywhere.display())
     );
     assert_eq!(
         whose(&cli.run_ok(&["whoami", "--json"]).await),
@@ -171,7 +171,7 @@ async fn a_link_that_does_not_work_is_not_remembered() {
         ),
         (
             &format!("{base}/?token=a%20b"),
-            "pvp: PVP_LINK: the link's token has characters that no token has\n",
+            "pvp: PVP_LINK: the link's token contains characters that a token cannot have\n",
         ),
         (
             &format!("{base}/?token=pvp_no"),

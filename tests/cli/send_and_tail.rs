@@ -138,7 +138,7 @@ async fn any_message_can_be_sent_and_the_same_id_counts_once() {
 async fn an_invalid_message_is_refused_and_nothing_is_logged() {
     let (server, _agent, cli, _) = prompt_fixture().await;
     let before = server.entries("owl");
-    let empty = "pvp: the prompt is empty\n";
+    let empty = "pvp: the prompt is empty; say what the agent should do\n";
     assert_eq!(cli.run_refused(&["send", ""]).await, empty);
     assert_eq!(cli.run_refused(&["send", " \n"]).await, empty);
     assert_eq!(

@@ -205,7 +205,7 @@ async fn an_invitation_grants_what_it_says() {
         name,
     ];
     let refused = cli.run(&again).await;
-    assert!(refused.err.contains("is somebody already"), "{refused:?}");
+    assert!(refused.err.contains("exists already"), "{refused:?}");
     let data = server.data.to_str().unwrap();
     let by_operator = [&again[..], &["--data", data]].concat();
     assert_eq!(cli.run_json(&by_operator).await["participant"], participant);

@@ -59,7 +59,7 @@ async fn one_line_lets_a_second_person_in_who_then_approves() {
     assert_eq!(
         lines[1..],
         [
-            "The link is remembered for this directory.",
+            "The link is saved for this directory.",
             "No command waits for a decision.",
             "Next, here: pvp tui, pvp gates, pvp tail --follow",
         ]
@@ -313,7 +313,7 @@ async fn an_own_link_opens_sessions_made_later_unless_it_is_bound() {
     let me = bound.cli.run_json(&["whoami", "--json"]).await["me"].clone();
     assert_eq!(me["session"], "main");
     let refused = bound.cli.run_refused(&["create", "later"]).await;
-    assert!(refused.contains("not bound to one"), "{refused}");
+    assert!(refused.contains("not bound to a session"), "{refused}");
     // It stays bound, and nothing is made at the next start.
     let SharedServer {
         cli,

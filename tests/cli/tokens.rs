@@ -66,7 +66,7 @@ async fn tokens_are_listed_and_revoked_through_an_admins_link() {
 
     // Only an admin lists and revokes.
     let refused = anns.run_refused(&["tokens", "list"]).await;
-    assert_eq!(refused, "pvp: listing tokens takes an admin's token\n");
+    assert_eq!(refused, "pvp: listing tokens requires an admin's token\n");
     let id = listed[2][0].as_str();
     anns.run_refused(&["tokens", "revoke", id]).await;
     assert_eq!(

@@ -131,9 +131,7 @@ async fn what_was_granted_while_the_agent_was_down_does_not_run() {
         (
             &json!(false),
             &json!("known"),
-            &json!(
-                "since this executor was started, nothing of the kind was proposed or asked of it"
-            )
+            &json!("this executor has not seen a proposal for it since it was started")
         )
     );
     agent_process.wait_until_idle().await;

@@ -107,7 +107,7 @@ async fn without_a_token_or_with_a_wrong_one_nobody_gets_in() {
     let ann = server.invite("ann", &["approver", "driver"], &[]);
     let mut unjoined = TestClient::connect(&server.address, None, &ann.participant).await;
     unjoined.session = "login".to_owned();
-    let log_in = "log in: bring a token as `Authorization: Bearer` or `?token=`";
+    let log_in = "there is no token; send one as `Authorization: Bearer` or `?token=`";
     observer
         .expect_refused(
             &mut unjoined,
@@ -183,7 +183,7 @@ async fn a_token_for_one_session_opens_no_other_and_creates_none() {
     );
 
     // Creating a session takes a token with driver or admin that is not bound to a session.
-    let may_not = "creating a session takes a token with driver or admin that is not bound to one";
+    let may_not = "creating a session requires a token with the role driver or admin that is not bound to a session";
     let others = ["navigator", "adversary", "observer", "approver"]
         .map(|role| server.invite(role, &[role], &[]));
     for user in others.iter().chain([&bound]) {
@@ -440,7 +440,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
     for (link, part) in [
         (
             format!("{url}/?token={}", plain.token),
-            "inviting people takes an admin's token",
+            "inviting people requires an admin's token",
         ),
         (
             format!("{url}/?token=nonsense"),
@@ -448,7 +448,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
         ),
         (
             url.clone(),
-            "log in: bring a token as `Authorization: Bearer` or `?token=`",
+            "there is no token; send one as `Authorization: Bearer` or `?token=`",
         ),
     ] {
         let (good, out, problem) = crate::support::run_pvp(

@@ -533,7 +533,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
             &json!("`system` is reserved for the server")
         )
     );
-    // Inviting takes an admin's token even in open mode.
+    // Inviting requires an admin's token even in open mode.
     let invite = r#"{"name":"x","roles":["admin"]}"#;
     assert_eq!(
         crate::support::http_request(&server.address, "POST", "/api/invites", &[], invite)

@@ -63,7 +63,10 @@ impl AgentProcess {
             arguments,
             environment,
         };
-        agent_process.process.wait_for_line(" is in ").await;
+        agent_process
+            .process
+            .wait_for_line(" and runs commands in ")
+            .await;
         agent_process
     }
 
@@ -108,7 +111,7 @@ impl AgentProcess {
     /// Starts the same agent again, in the same workspace.
     pub async fn restart(&mut self) {
         self.process = launch(&self.cli, &self.link, &self.arguments, &self.environment);
-        self.process.wait_for_line(" is in ").await;
+        self.process.wait_for_line(" and runs commands in ").await;
     }
 
     pub fn workspace(&self) -> PathBuf {

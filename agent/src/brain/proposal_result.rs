@@ -181,7 +181,7 @@ fn not_approved_text(resolve: &GateResolve) -> (CallStatus, String) {
         ),
         (GateOutcome::Approved, _) => (
             CallStatus::Unknown,
-            "The command was approved, but nothing is known of it yet.".to_owned(),
+            "The command was approved, but its result is not known yet.".to_owned(),
         ),
     }
 }
@@ -226,7 +226,7 @@ fn ran_text(result: &ToolResult, limits: ResultTextLimits) -> (CallStatus, Strin
             if stopped {
                 words.push_str(
                     "\n\nIt was stopped with everything it had started, so its work may be half \
-                     done. If it needs longer, use mode slow; if it has to go on, mode background; \
+                     done. If it needs longer, use mode slow; if it has to keep running, mode background; \
                      if it prints too much, use quiet flags or write to a file.",
                 );
             }

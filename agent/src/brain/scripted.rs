@@ -436,7 +436,7 @@ mod tests {
         );
         assert_eq!(
             toml("[[step]]\nsay = 'a'\nmode = 'slow'\n"),
-            "s.toml:1: `mode` goes only with `shell`"
+            "s.toml:1: `mode` works only with `shell`"
         );
         assert!(toml("[[step]]\n\nsya = 'a'\n").starts_with("s.toml:3: unknown field `sya`"));
         assert!(toml("[[step]]\nsay = 'a\n").starts_with("s.toml:2: "));

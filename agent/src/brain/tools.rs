@@ -181,7 +181,7 @@ fn parse_jobs(arguments: &JsonObject) -> Result<JobsCall, String> {
         None | Some("list") if arguments.get("ref").is_none_or(Value::is_null) => {
             Ok(JobsCall::List)
         }
-        None | Some("list") => Err("`ref` goes only with action stop.".to_owned()),
+        None | Some("list") => Err("`ref` works only with action stop.".to_owned()),
         Some("stop") => ref_argument(arguments).map(JobsCall::Stop),
         Some(other) => Err(format!("`action` must be list or stop, not {other:?}.")),
     }

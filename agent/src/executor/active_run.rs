@@ -113,7 +113,9 @@ impl ActiveRun {
             RunInput::Buffered(early) if early.len() < MAX_EARLY_INPUTS => {
                 early.push(input.clone())
             }
-            RunInput::Buffered(_) => tracing::warn!("too many keys before the command began"),
+            RunInput::Buffered(_) => {
+                tracing::warn!("dropped input that arrived before the command began")
+            }
             RunInput::Ready(None) => {}
             RunInput::Ready(Some(pty_input)) => {
                 let size = input.resize.map(|size| PtySize {
@@ -123,7 +125,7 @@ impl ActiveRun {
                 let resized = size.map_or(Ok(()), |size| pty_input.resize(size));
                 let keys = input.data.as_deref().unwrap_or_default();
                 if let Err(error) = resized.and_then(|()| pty_input.write(keys.as_bytes())) {
-                    tracing::warn!(%error, "keys were not taken");
+                    tracing::warn!(%error, "input was not accepted");
                 }
             }
         }

@@ -28,7 +28,7 @@ pub(super) async fn send_acknowledged(
     match connection.send_and_wait(message).await {
         Ok(_) => true,
         Err(error) => {
-            tracing::warn!(%error, "the server did not take a message");
+            tracing::warn!(%error, "the server did not accept a message");
             false
         }
     }
@@ -148,7 +148,7 @@ async fn await_receipt(receipt: Receipt) {
     match receipt.ack().await {
         Ok(_) => {}
         Err(error @ (SendError::Refused(_) | SendError::Closed | SendError::Dropped)) => {
-            tracing::warn!(%error, "output was not taken");
+            tracing::warn!(%error, "the server did not accept output");
         }
     }
 }

@@ -95,7 +95,7 @@ fn accept(name: &str, settings: &ExecutorSettings) -> Result<PathBuf, String> {
     let path = directory.to_str().ok_or("its name is not valid UTF-8")?;
     check_read_root(path).map_err(|problem| problem.to_string())?;
     if home_directory().is_some_and(|home| home.starts_with(&directory)) {
-        return Err("it holds the whole home directory".to_owned());
+        return Err("it contains the whole home directory".to_owned());
     }
     let workspace = settings.workspace.canonicalize().ok();
     let in_workspace = |path: &Path| workspace.as_ref().is_some_and(|it| path.starts_with(it));

@@ -75,7 +75,7 @@ impl RunTask {
             && output_sender::send_acknowledged(&self.connection, report).await
             && let Err(error) = self.journal.lock().await.record_done(&self.grant.id)
         {
-            tracing::warn!(%error, "could not note a result");
+            tracing::warn!(%error, "could not record a result");
         }
         let (proposal, grant) = (self.proposal, self.grant.id);
         // If the executor is gone, nobody needs to know.

@@ -118,7 +118,7 @@ fn secret_files(
     let mut secret_files = Vec::new();
     for root in std::iter::once(&settings.workspace).chain(read_roots) {
         let found = settings.secret_files.find(root).map_err(|error| {
-            format!("{error}; propose `env COMMAND` to have people asked instead")
+            format!("{error}; propose `env COMMAND` to ask people for approval instead")
         })?;
         secret_files.extend(found);
     }

@@ -105,7 +105,7 @@ impl ProposerTask {
         // Sending may wait for room in the queue, and this task must go on reading messages.
         tokio::spawn(async move {
             if let Err(error) = connection.send_and_wait(result).await {
-                tracing::warn!(%error, "the server did not take a result");
+                tracing::warn!(%error, "the server did not accept a result");
             }
         });
         true

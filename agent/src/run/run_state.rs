@@ -285,9 +285,9 @@ impl RunState {
                 left_behind,
             }) => self.cleanup = Some((mechanism, left_behind)),
             Ok(ReaperReport::Started { .. } | ReaperReport::NotStarted { .. }) => {
-                tracing::warn!("a reaper said twice how it began");
+                tracing::warn!("a reaper reported its start twice");
             }
-            Err(error) => tracing::warn!(%error, "a reaper said something else"),
+            Err(error) => tracing::warn!(%error, "a reaper sent an unexpected message"),
         }
     }
 

@@ -273,10 +273,10 @@ async fn permanent_errors_are_reported_at_once_and_without_the_key() {
     let json = "content-type: application/json\r\n";
     for (status, headers, body, kind, message) in [
         (401, json, format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#), BrainErrorKind::Refused, "bad key [key]; is OPENAI_API_KEY right?"),
-        (404, json, r#"{"error":{"message":"no such model"}}"#.to_owned(), BrainErrorKind::Refused, "no such model; are the model"),
+        (404, json, r#"{"error":{"message":"no such model"}}"#.to_owned(), BrainErrorKind::Refused, "no such model; check the model"),
         (400, json, r#"{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#.to_owned(), BrainErrorKind::ContextTooLong, "maximum context length"),
         (429, json, r#"{"error":{"message":"pay","code":"insufficient_quota"}}"#.to_owned(), BrainErrorKind::Refused, "pay"),
-        (302, "location: http://127.0.0.1:1/\r\n", String::new(), BrainErrorKind::Refused, "leads elsewhere"),
+        (302, "location: http://127.0.0.1:1/\r\n", String::new(), BrainErrorKind::Refused, "redirects are not followed"),
         (200, "content-type: text/html\r\n", "<html>Log in</html>".to_owned(), BrainErrorKind::Refused, "text/html instead of a stream"),
         (200, "", String::new(), BrainErrorKind::Refused, "something instead of a stream"),
         (200, json, r#"{"error":{"message":"no","type":"invalid_request_error"}}"#.to_owned(), BrainErrorKind::Refused, "invalid_request_error: no"),
@@ -373,7 +373,7 @@ async fn error_after(
 async fn a_provider_that_goes_silent_counts_as_lost() {
     for dialect in DIALECTS {
         let error = error_after(dialect, FakeProviderReply::Stall, Duration::from_secs(301)).await;
-        let message = "the provider was silent for 300 s".to_owned();
+        let message = "the provider sent nothing for 300 s".to_owned();
         let kind = BrainErrorKind::ConnectionLost;
         assert_eq!(error, BrainError { kind, message });
     }

@@ -315,7 +315,7 @@ impl ConnectionTask {
                     continue;
                 }
                 () = sleep_until(idle_deadline) => {
-                    return SocketEnd::Lost("nothing was heard of the server".to_owned());
+                    return SocketEnd::Lost("the server sent nothing".to_owned());
                 }
             };
             let text = match frame {

@@ -63,7 +63,7 @@ impl SyntaxWalker<'_> {
         }
         let full = self.script.commands.len() >= MAX_COMMANDS;
         if full || words.len() > MAX_WORDS {
-            self.mark_opaque("too long to take apart");
+            self.mark_opaque("too long to parse");
         }
         if full {
             return;
@@ -188,7 +188,7 @@ impl SyntaxWalker<'_> {
     ) {
         if words.len() > MAX_WORDS {
             words.truncate(MAX_WORDS);
-            self.mark_opaque("has more words than can be overseen");
+            self.mark_opaque("has too many words to check");
         }
         let command = SimpleCommand {
             words,
@@ -274,7 +274,7 @@ impl SyntaxWalker<'_> {
     fn visit_substitutions(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         self.script.steps += 1;
         if depth > MAX_TREE_DEPTH {
-            return self.mark_opaque("too deep to take apart");
+            return self.mark_opaque("nested too deeply to parse");
         }
         match node.kind() {
             "command_substitution" | "process_substitution" => self.visit(node, depth, nesting),

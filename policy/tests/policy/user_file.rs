@@ -162,11 +162,11 @@ fn a_bad_file_is_refused_with_its_line_and_reason() {
         ),
         (
             "[[rule]]\nid = \"files.rm\"\ncommand = \"x\"\ncategory = \"write\"\nreason = \"r\"\n",
-            "policy.toml:2: rule `files.rm` is there already",
+            "policy.toml:2: there is already a rule `files.rm`",
         ),
         (
             "[[read]]\nid = \"a.b\"\ncommand = \"x\"\nreason = \"r\"\nmatches = [\"x\"]\n",
-            "policy.toml:2: say `allow_read = true`",
+            "policy.toml:2: set `allow_read = true`",
         ),
         (
             "[[change]]\nrule = \"no.such\"\ncategory = \"blocked\"\n",

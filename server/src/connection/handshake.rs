@@ -69,7 +69,7 @@ pub(super) async fn await_join(
                 return Err(ConnectionEnd::ByServer(CloseReason::new(close_code::GOING_AWAY, "the server is shutting down")));
             }
             () = slot.evicted() => {
-                return Err(ConnectionEnd::ByServer(CloseReason::new(close_code::TRY_AGAIN, "too many connections; come again")));
+                return Err(ConnectionEnd::ByServer(CloseReason::new(close_code::TRY_AGAIN, "too many connections; reconnect later")));
             }
         };
         let text = match message {
@@ -102,7 +102,7 @@ pub(super) async fn await_join(
                 refusal,
                 related_to,
             }) => {
-                tracing::info!(%session, why = loggable(&refusal), "refused a stranger");
+                tracing::info!(%session, why = loggable(&refusal), "refused a login");
                 push_text(
                     socket,
                     &envelope::error_report(&session, &refusal, related_to),

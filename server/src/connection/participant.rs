@@ -253,7 +253,7 @@ impl<'a> ParticipantConnection<'a> {
                 Ok(Incoming::Binary(_)) => SocketEvent::Binary,
                 Ok(Incoming::Closed { .. }) => SocketEvent::Ended(ConnectionEnd::ByPeer),
                 Err(SocketError::TooBig { limit }) => {
-                    tracing::info!(session = %self.session, participant = %self.viewer.participant, limit, "refused a message that is too big");
+                    tracing::info!(session = %self.session, participant = %self.viewer.participant, limit, "refused a message that is too large");
                     SocketEvent::Ended(ConnectionEnd::ByPeer)
                 }
                 Err(_) => SocketEvent::Ended(ConnectionEnd::ByPeer),

@@ -123,6 +123,6 @@ fn require_server_admin(login: Option<Login>, what: &str) -> Result<Login, Refus
     if admin.claims.session.is_none() {
         return Ok(admin);
     }
-    let problem = format!("{what} takes an admin token that is not bound to a session");
+    let problem = format!("{what} requires an admin's token that is not bound to a session");
     Err(Refusal::Unauthorized(problem).into())
 }

@@ -208,7 +208,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<SessionDirectory>> for JsonBody<T> {
             let problem = "send JSON, with `Content-Type: application/json`".to_owned();
             return Err(Refusal::Malformed(problem).into());
         }
-        let too_large = || Refusal::Malformed("the body is larger than this takes".to_owned());
+        let too_large = || Refusal::Malformed("the body is too large".to_owned());
         let text = read_text(request, directory, too_large).await?;
         // The body becomes the payload of a message, which is one level deeper.
         let deepest = directory.settings.limits.json_depth - 1;

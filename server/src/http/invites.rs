@@ -47,7 +47,7 @@ pub(super) async fn create_invite(
         && directory.is_known_participant(participant).await?
     {
         return Err(Refusal::Unauthorized(format!(
-            "`{participant}` is somebody already; only they, or the server's operator with `pvp invite --data`, may make a token for them"
+            "`{participant}` exists already; only they, or the server's operator with `pvp invite --data`, may make a token for them"
         ))
         .into());
     }
@@ -106,7 +106,7 @@ pub(super) async fn list_tokens(
 fn check_invites_to(admin: &Login, session: Option<&SessionId>) -> Result<(), Refusal> {
     match &admin.claims.session {
         Some(bound) if session != Some(bound) => Err(Refusal::Unauthorized(format!(
-            "your token is for `{bound}`, so you may invite to it alone"
+            "your token is for session `{bound}`, so you may invite only to it"
         ))),
         Some(_) | None => Ok(()),
     }
@@ -121,7 +121,7 @@ pub(super) async fn revoke_token(
     let admin = require_admin(caller, "revoking a token")?;
     let Path(token) = token.map_err(|error| Refusal::Malformed(error.body_text()))?;
     if admin.claims.session.is_some() {
-        let problem = "revoking takes an admin token that is not bound to a session";
+        let problem = "revoking requires an admin's token that is not bound to a session";
         return Err(Refusal::Unauthorized(problem.to_owned()).into());
     }
     match directory.revoke_token(&token).await {
@@ -140,6 +140,6 @@ pub(super) fn require_admin(caller: Caller, what: &str) -> Result<Login, Refusal
     if login.claims.roles.contains(&Role::Admin) {
         return Ok(login);
     }
-    let problem = format!("{what} takes an admin's token");
+    let problem = format!("{what} requires an admin's token");
     Err(Refusal::Unauthorized(problem).into())
 }

@@ -92,7 +92,7 @@ pub(super) async fn read(
 }
 
 fn broken_off(refusal: Refusal) -> std::io::Error {
-    tracing::error!(%refusal, "a transcript was broken off");
+    tracing::error!(%refusal, "a transcript was cut short");
     std::io::Error::other(refusal.to_string())
 }
 

@@ -27,7 +27,7 @@ pub enum UpgradeRefusal {
     OldHttp,
     #[error("this address speaks WebSocket: send `Connection: Upgrade` and `Upgrade: websocket`")]
     NotWebSocket,
-    #[error("only `Sec-WebSocket-Version: 13` is spoken here")]
+    #[error("only `Sec-WebSocket-Version: 13` is supported")]
     WrongVersion,
     #[error("`Sec-WebSocket-Key` must be 16 bytes in base64, once")]
     BadKey,

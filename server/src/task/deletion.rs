@@ -36,7 +36,7 @@ impl SessionTask {
             return Err(Refusal::NoSuchSession(self.id.clone()));
         }
         if self.stopping {
-            let problem = "the session is being put away; try again".to_owned();
+            let problem = "the session is being unloaded; try again".to_owned();
             return Err(Refusal::WriteFailed(problem));
         }
         if !self.session.has_ended() {

@@ -236,7 +236,7 @@ async fn load_from_snapshot(store: &dyn Store, id: &SessionId) -> Result<LoadedS
     let session = match Session::from_snapshot(id, snapshot.head.seq, &snapshot.body) {
         Ok(session) => session,
         Err(why) => {
-            tracing::info!(session = %id, %why, "folds the whole log, the snapshot is of no use");
+            tracing::info!(session = %id, %why, "replaying the whole log, because the snapshot cannot be used");
             return load_whole(store, id).await;
         }
     };

@@ -99,7 +99,7 @@ impl SessionTask {
         };
         let result = match result {
             Err(AppendError::Unknown(why)) if sent.resends < MAX_RESENDS => {
-                tracing::warn!(session = %self.id, why, "sends an append again");
+                tracing::warn!(session = %self.id, why, "retrying an append");
                 self.resend(sent);
                 return;
             }

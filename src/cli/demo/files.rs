@@ -28,7 +28,7 @@ pub(super) fn create(workspace: &Path) -> anyhow::Result<PathBuf> {
 /// Makes the project in a directory that only demos use.
 pub(super) fn create_in_own_place(workspace: &Path) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(workspace)
-        .with_context(|| format!("making the workspace {}", workspace.display()))?;
+        .with_context(|| format!("creating the workspace {}", workspace.display()))?;
     let workspace = workspace
         .canonicalize()
         .with_context(|| format!("finding {}", workspace.display()))?;

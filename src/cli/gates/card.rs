@@ -75,7 +75,7 @@ pub(super) fn file_contents(state: &GateDetails) -> String {
             None if file.sha256.is_none() => {
                 text += "  the command does not start if this file exists by then\n";
             }
-            None => text += "  the proposal does not include its content\n",
+            None => text += "  the proposal does not include the content of this file\n",
         }
     }
     text.trim_end().to_owned()

@@ -272,7 +272,7 @@ impl AnthropicDecoder {
     pub(crate) fn push(&mut self, data: &str) -> Result<Vec<BrainEvent>, BrainError> {
         self.limits.add_bytes(data.len())?;
         let event = serde_json::from_str(data).map_err(|error| {
-            let message = format!("the provider sent an event that makes no sense: {error}");
+            let message = format!("the provider sent an invalid event: {error}");
             BrainError::new(BrainErrorKind::InvalidResponse, message)
         })?;
         Ok(match event {
@@ -309,7 +309,7 @@ impl AnthropicDecoder {
     /// missing.
     pub(crate) fn finish(&mut self) -> Result<Vec<BrainEvent>, BrainError> {
         let Some(stop) = self.stop_reason.take() else {
-            let message = "the provider's answer broke off in the middle";
+            let message = "the provider's answer was cut off";
             return Err(BrainError::new(BrainErrorKind::ConnectionLost, message));
         };
         let open: Vec<_> = self.blocks.keys().copied().collect();

@@ -103,7 +103,7 @@ fn extend_events(
 fn endless_event_error() -> BrainError {
     BrainError::new(
         BrainErrorKind::InvalidResponse,
-        "the provider sent an event without end",
+        "the provider sent an event that is too long",
     )
 }
 
@@ -120,7 +120,7 @@ impl AnswerLimits {
         if self.bytes <= MAX_ANSWER_BYTES {
             return Ok(());
         }
-        let message = "the provider's answer does not end";
+        let message = "the provider's answer is too long";
         Err(BrainError::new(BrainErrorKind::Refused, message))
     }
 

@@ -73,7 +73,7 @@ impl ProviderClient {
                 Err(BrainError::new(BrainErrorKind::ConnectionLost, message))
             }
             Err(_) => {
-                let message = format!("the provider was silent for {} s", limit.as_secs());
+                let message = format!("the provider sent nothing for {} s", limit.as_secs());
                 Err(BrainError::new(BrainErrorKind::ConnectionLost, message))
             }
         }
@@ -96,8 +96,8 @@ impl ProviderClient {
         }
         let advice = match (status, self.settings.dialect) {
             (401 | 403, dialect) => format!("; is {} right?", dialect.key_variable()),
-            (404, _) => format!("; are the model and the base URL right ({})?", self.url),
-            (300..=399, _) => "; the base URL leads elsewhere, and is not followed".to_owned(),
+            (404, _) => format!("; check the model and the base URL ({})", self.url),
+            (300..=399, _) => "; the base URL redirects, and redirects are not followed".to_owned(),
             _ => String::new(),
         };
         error.message.push_str(&advice);

@@ -222,7 +222,7 @@ impl OpenAiDecoder {
             return self.finish();
         }
         let chunk: OpenAiChunk = serde_json::from_str(data).map_err(|error| {
-            let message = format!("the provider sent a chunk that makes no sense: {error}");
+            let message = format!("the provider sent an invalid chunk: {error}");
             BrainError::new(BrainErrorKind::InvalidResponse, message)
         })?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
@@ -254,13 +254,13 @@ impl OpenAiDecoder {
     /// Ends the stream. Some servers leave out `[DONE]`, some the finish reason.
     pub(crate) fn finish(&mut self) -> Result<Vec<BrainEvent>, BrainError> {
         if self.finish_reason.is_none() && !(self.done && self.answered) {
-            let message = "the provider's answer broke off in the middle";
+            let message = "the provider's answer was cut off";
             return Err(BrainError::new(BrainErrorKind::ConnectionLost, message));
         }
         if let Some(why @ ("error" | "insufficient_system_resource")) =
             self.finish_reason.as_deref()
         {
-            let message = format!("the provider broke its answer off ({why})");
+            let message = format!("the provider ended its answer early ({why})");
             return Err(BrainError::new(
                 BrainErrorKind::Busy { after: None },
                 message,

@@ -114,19 +114,19 @@ impl std::fmt::Debug for ApiKey {
 /// Why a provider cannot be used at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderSetupError {
-    #[error("name a model")]
+    #[error("the name of the model is empty; choose one with --model")]
     NoModel,
-    #[error("`{0}` is not an http or https address")]
+    #[error("`{0}` is not a URL that begins with http:// or https://")]
     BadUrl(String),
     #[error(
-        "a base URL cannot have a name, a password or a query; give the key in the environment"
+        "a base URL cannot contain a user name, a password or a query; set the key in the environment"
     )]
     UrlWithCredentials,
-    #[error("there is no API key: set {0} in the environment")]
+    #[error("no API key; set {0} in the environment")]
     NoKey(&'static str),
-    #[error("{0} has characters that no API key has")]
+    #[error("{0} contains characters that an API key cannot have")]
     BadKey(&'static str),
-    #[error("`{0}` is not on this network, so the key would go out in plain text: use https")]
+    #[error("the key would travel to `{0}` unencrypted; use https")]
     PlainText(String),
     #[error("cannot prepare connections: {0}")]
     Client(String),

@@ -147,7 +147,7 @@ fn parse_action(raw: RawStep) -> Result<ScriptAction, String> {
             ("together", raw.together),
         ];
         match extra.iter().find(|(_, there)| *there) {
-            Some((name, _)) => Err(format!("`{name}` goes only with `shell`")),
+            Some((name, _)) => Err(format!("`{name}` works only with `shell`")),
             None => Ok(()),
         }
     };

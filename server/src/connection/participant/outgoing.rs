@@ -112,7 +112,7 @@ impl ParticipantConnection<'_> {
             ))),
             FeedRead::Closed => Poll::Ready(Err(CloseReason::new(
                 close_code::GOING_AWAY,
-                "the server is shutting down; come again",
+                "the server is shutting down; reconnect later",
             ))),
         }
     }
@@ -141,7 +141,7 @@ impl ParticipantConnection<'_> {
                 tracing::error!(session = %self.session, why, "could not read the log for a viewer");
                 Err(CloseReason::new(
                     close_code::TRY_AGAIN,
-                    "the log cannot be read at the moment; come again",
+                    "the log cannot be read at the moment; reconnect later",
                 ))
             }
         }

@@ -149,7 +149,7 @@ impl Drop for WriterHandle {
             return;
         };
         if !matches!(thread.join(), Ok(Ok(()))) {
-            tracing::error!("the store's writer did not end well");
+            tracing::error!("the store's writer failed");
         }
     }
 }
