@@ -44,6 +44,7 @@ format:
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p pvp-protocol --all-targets --features generate -- -D warnings
+	$(CARGO) clippy -p pvp --no-default-features -- -D warnings
 
 build-tests:
 	$(CARGO) test --workspace --no-run

@@ -2,10 +2,11 @@
 //! durable list of grants that were acted on, written before anything runs so that none runs twice.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pvp_client::user_directories::create_private_directory;
@@ -90,7 +91,7 @@ impl Journal {
         create_private_directory(directory)
             .with_context(|| format!("making {}", directory.display()))?;
         let lock = open_append(&directory.join("lock"))?;
-        if let Err(error) = lock.try_lock() {
+        if let Err(error) = lock_soon(&lock) {
             let directory = directory.display();
             bail!(
                 "{directory} is in use by another agent ({error}); give each agent its own --state"
@@ -215,6 +216,20 @@ impl Journal {
             Durability::Synced => self.file.sync_data(),
         }
     }
+}
+
+/// Locks the file. Tries again for a moment, because a process that is being started holds the lock of
+/// whoever starts it until its program runs.
+fn lock_soon(lock: &File) -> Result<(), TryLockError> {
+    const TRIES: u32 = 50;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 0..TRIES {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            locked => return locked,
+        }
+    }
+    lock.try_lock()
 }
 
 fn open_append(path: &Path) -> anyhow::Result<File> {

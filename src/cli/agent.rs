@@ -467,7 +467,10 @@ pub(super) fn print_agent_event(event: AgentEvent) {
             )
         }
         AgentEvent::GateOpened { quorum } => format!("waiting for {quorum}"),
-        AgentEvent::CommandEnded { how, .. } => one_line(&how),
+        AgentEvent::CommandEnded { how, .. } => {
+            // What follows is advice for the model.
+            one_line(how.split(" Nothing was done.").next().unwrap_or(&how))
+        }
         AgentEvent::Interrupted { by, message } => {
             format!("{} interrupts: {}", one_line(&by), one_line(&message))
         }

@@ -107,9 +107,6 @@ pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api_client()?;
     // A remembered link may name a session; the others that it opens are listed all the same.
     let session = arguments.link.session_flag();
-    if let (None, Some(usual)) = (&session, api.link().session()) {
-        super::check_record(&api, usual, 0);
-    }
     if let Some(session) = &session {
         // First, because the server may refuse a session whose log was altered.
         super::check_record(&api, session, 0);
@@ -123,7 +120,9 @@ pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
     };
     let mut list = api.list_gates(None, LONG_POLL)?;
     list.gates.retain(in_session);
-    let listed: BTreeSet<_> = list.gates.iter().map(|gate| &gate.session).collect();
+    let listed = list.gates.iter().map(|gate| &gate.session);
+    // The link's own session too, because an altered log may lack its gates.
+    let listed: BTreeSet<_> = listed.chain(api.link().session()).collect();
     for listed in listed.into_iter().filter(|_| session.is_none()) {
         super::check_record(&api, listed, 0);
     }

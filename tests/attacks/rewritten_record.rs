@@ -569,7 +569,7 @@ async fn an_anchor_that_was_altered_is_refused() {
             "line 1: the anchor has a false signature",
         ),
         (format!("{printed}{{\"anchor\""), "line 2: "),
-        (String::new(), "has no anchor"),
+        (String::new(), "contains no anchor"),
     ] {
         std::fs::write(&file, bad).unwrap();
         let verify = [

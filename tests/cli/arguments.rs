@@ -189,7 +189,6 @@ fn unknown_flags_and_arguments_are_named_in_the_error() {
             &["tokens", "list", "--data", "/nonexistent"],
             &["/nonexistent is not a data directory"],
         ),
-        (&["audit", "verify"], &["--data", "--export"]),
         (
             &["audit", "verify", "--data", "x", "--key", "ab"],
             &["a key is 64 hexadecimal digits"],

@@ -534,7 +534,7 @@ async fn a_damaged_session_is_refused_by_name_and_the_others_keep_working() {
         let finding = "first finding: session `bad`, entry 4: its hash does not follow";
         assert!(output.contains(finding), "{output}");
         assert!(
-            output.contains("good: ") && output.contains("intact, signed for"),
+            output.contains("good: ") && output.contains("intact, signed up to"),
             "{output}"
         );
     }

@@ -62,11 +62,13 @@ impl ProcessTree {
 
     /// Kills everything, however fast it forks; returns how many processes there were at first.
     pub(super) fn kill_all(&self) -> u32 {
-        let left_behind = self.members().len();
+        let mut left_behind = self.members().len();
         for _ in 0..MAX_KILL_ROUNDS {
             if self.is_empty() {
                 break;
             }
+            // A process whose parent has just ended can be missed while they are listed.
+            left_behind = left_behind.max(1);
             self.signal(Signal::KILL);
             std::thread::sleep(ROUND_DELAY);
         }
