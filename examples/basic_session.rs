@@ -73,15 +73,20 @@ async fn main() -> anyhow::Result<()> {
     let result = ToolResult {
         tool_proposal: proposal.clone(),
         success: true,
-        result: Some(ToolResultBody {
-            exit_code: Some(0),
-            stdout: String::new(),
-            stderr: String::new(),
-            extra: ExtraFields::new(),
-        }),
+        result: Some(
+            ToolResultBody {
+                exit_code: Some(0),
+                stdout: String::new(),
+                stderr: String::new(),
+                more_output: false,
+                extra: ExtraFields::new(),
+            }
+            .into(),
+        ),
         error: None,
         duration_ms: 1,
         outcome: None,
+        more_output: false,
         extra: ExtraFields::new(),
     };
     agent.send_and_wait(result).await?;

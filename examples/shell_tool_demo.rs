@@ -77,7 +77,7 @@ fn print_event(event: &ProposalEvent) {
         }
         ProposalEvent::CancelRequested { .. } => println!("  is being stopped"),
         ProposalEvent::Finished(result) => {
-            let code = result.result.as_ref().and_then(|body| body.exit_code);
+            let code = result.exit_code();
             println!(
                 "  ended: exit {code:?} {}",
                 result.error.as_deref().unwrap_or_default()

@@ -324,6 +324,7 @@ impl Proposer {
             file_contents: shown_files.contents,
             deleted_files: shown_files.deleted,
             assessment: None,
+            streaming: false,
             extra: ExtraFields::new(),
         };
         let (events, mut handle) = ProposalHandle::new(fresh_id());

@@ -12,6 +12,7 @@ pub(crate) fn failed_result(tool_proposal: MessageId, why: &str) -> ToolResult {
         error: Some(why.to_owned()),
         duration_ms: 0,
         outcome: Some(RunOutcome::Known),
+        more_output: false,
         extra: ExtraFields::new(),
     }
 }

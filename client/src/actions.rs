@@ -48,6 +48,7 @@ impl Connection {
             category: ToolCategory::ShellExecute,
             file_contents: Vec::new(),
             deleted_files: Vec::new(),
+            streaming: false,
             assessment: None,
             extra: ExtraFields::new(),
         })
@@ -66,6 +67,7 @@ impl Connection {
             approver: self.participant().clone(),
             comment,
             digest: Some(digest),
+            gate_request: None,
             extra: ExtraFields::new(),
         })
         .await
@@ -83,6 +85,7 @@ impl Connection {
             rejector: self.participant().clone(),
             reason: reason.to_owned(),
             digest: Some(digest),
+            gate_request: None,
             extra: ExtraFields::new(),
         })
         .await
@@ -166,6 +169,7 @@ impl Connection {
     pub async fn leave(self, reason: Option<String>) -> Result<(), SendError> {
         let leave = SessionLeave {
             reason,
+            connection_lost: false,
             extra: ExtraFields::new(),
         };
         self.send_and_wait(leave).await.map(|_| ())

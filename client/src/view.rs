@@ -222,6 +222,8 @@ impl View {
                 let (id, digest) = (&vote.tool_proposal, vote.digest);
                 self.fold_rejection(meta, id, digest, &vote.reason, &vote.suggestion);
             }
+            // The server repeats for others in published words what it says as `gate.resolve`.
+            M::GateReject(_) if meta.participant().is_none() => {}
             M::GateReject(vote) => {
                 self.fold_rejection(meta, &vote.gate, vote.digest, &vote.reason, &None);
             }

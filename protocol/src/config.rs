@@ -1,5 +1,7 @@
 //! A session's configuration: the fields of the published protocol and this server's extensions.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::suggestion::{suggest_in, unknown_name};
@@ -54,6 +56,10 @@ wire_structs! {
         pub write: Option<QuorumRule>,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub destructive: Option<QuorumRule>,
+        /// The quorums of kinds of tools; `all` is for the kinds that have none of their own.
+        #[serde(flatten)]
+        #[cfg_attr(feature = "generate", ts(flatten))]
+        pub tools: BTreeMap<ToolCategory, QuorumRule>,
     }
 }
 
@@ -165,6 +171,20 @@ session_config! {
 /// The longest timeout, one year. It keeps arithmetic on deadlines far from overflow.
 const MAX_TIMEOUT_SECONDS: u32 = 31_536_000;
 
+impl QuorumByCategory {
+    /// The quorum of a command of this category, or a call of a tool of this kind. What loses data
+    /// is decided by the quorum for that, whatever tool does it.
+    pub fn find(&self, category: Category, tool: ToolCategory) -> Option<&QuorumRule> {
+        let of_tool = self.tools.get(&tool);
+        let by_severity = match category {
+            Category::Destructive => self.destructive.as_ref().or(of_tool),
+            Category::Write => of_tool.or(self.write.as_ref()),
+            Category::Read | Category::Blocked => of_tool,
+        };
+        by_severity.or_else(|| self.tools.get(&ToolCategory::All))
+    }
+}
+
 impl SessionConfig {
     /// Checks every field; the error names the field and its allowed values.
     pub fn validate(&self, limits: &Limits) -> Result<(), String> {
@@ -221,6 +241,9 @@ impl SessionConfig {
                 .as_ref()
                 .map_or(Ok(()), |quorum| check_quorum(name, quorum))?;
         }
+        for (tool, quorum) in &self.quorum_by_category.tools {
+            check_quorum(&format!("quorum_by_category.{tool}"), quorum)?;
+        }
         if self.solo && self.four_eyes {
             return Err(
                 "`solo` lets people approve their own commands, and `four_eyes` forbids it; set \
@@ -256,10 +279,11 @@ pub fn check_config_fields(config: &JsonObject) -> Result<(), String> {
 }
 
 fn check_quorums(name: &str, quorums: &Value) -> Result<(), String> {
-    const CATEGORIES: &[&str] = &["write", "destructive"];
+    let tools = ToolCategory::ALL.iter().map(|tool| tool.as_str());
+    let categories: Vec<_> = ["write", "destructive"].into_iter().chain(tools).collect();
     for (category, quorum) in quorums.as_object().into_iter().flatten() {
-        if !CATEGORIES.contains(&category.as_str()) {
-            let problem = unknown_name("category with a quorum", category, CATEGORIES);
+        if !categories.contains(&category.as_str()) {
+            let problem = unknown_name("category with a quorum", category, &categories);
             return Err(format!("`{name}`: {problem}"));
         }
         check_quorum_fields(&format!("{name}.{category}"), quorum)?;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
 use pvp_protocol::ParticipantId;
-use pvp_protocol::payload::{ToolOutput, ToolResult};
+use pvp_protocol::payload::{ToolOutput, ToolResult, ToolResultValue};
 use pvp_protocol::token_text::mask_tokens;
+use serde_json::Value;
 
 /// Shorter values are not masked, because they would match too much of any output.
 const MIN_MASKED_BYTES: usize = 4;
@@ -88,10 +89,34 @@ impl SecretStore {
         self.mask_text(&mut output.text);
     }
 
+    /// Masks every text in a value. Names of fields are masked too, because a tool may put anything
+    /// there.
+    fn mask_value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.mask_text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_value(item)),
+            Value::Object(fields) => {
+                let masked = std::mem::take(fields).into_iter();
+                *fields = masked
+                    .map(|(mut name, mut value)| {
+                        self.mask_text(&mut name);
+                        self.mask_value(&mut value);
+                        (name, value)
+                    })
+                    .collect();
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
     pub(crate) fn mask_result(&self, result: &mut ToolResult) {
-        if let Some(body) = &mut result.result {
-            self.mask_text(&mut body.stdout);
-            self.mask_text(&mut body.stderr);
+        match &mut result.result {
+            Some(ToolResultValue::Command(body)) => {
+                self.mask_text(&mut body.stdout);
+                self.mask_text(&mut body.stderr);
+            }
+            Some(ToolResultValue::Other(value)) => self.mask_value(value),
+            None => {}
         }
         if let Some(error) = &mut result.error {
             self.mask_text(error);

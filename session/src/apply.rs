@@ -81,6 +81,9 @@ impl Default for SessionSettings {
     }
 }
 
+/// The sequence number of `session.create`, with which every log begins.
+pub(crate) const CREATION_SEQ: u64 = 1;
+
 /// What a decision depends on besides the session: the policy and the owner's settings.
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionContext<'a> {
@@ -206,6 +209,7 @@ impl DecisionBuilder<'_> {
                 attendance,
                 last_active,
             } => Ok(self.record_attendance(&participant, attendance, last_active)),
+            Input::ConnectionLost { participant } => Ok(self.lose_connection(&participant)),
             Input::Tick => {
                 self.tick();
                 Ok(Answer::Accepted(None))
@@ -257,7 +261,8 @@ impl DecisionBuilder<'_> {
     fn dispatch(&mut self, by: &ParticipantId, submitted: SubmittedMessage) -> AnswerResult {
         use ClientMessage as M;
         match submitted.message.clone() {
-            M::SessionCreate(_) => Err(Refusal::SessionExists(self.session.id.clone())),
+            // They are in it: nothing changes.
+            M::SessionCreate(_) => Ok(Answer::Duplicate(CREATION_SEQ)),
             M::SessionJoin(_) => Err(Refusal::InvalidState(
                 "you have joined this session already".to_owned(),
             )),
@@ -280,7 +285,7 @@ impl DecisionBuilder<'_> {
             M::ThinkingEnd(end) => self.thinking_continue(by, &submitted, end),
             M::ResponseStart(start) => self.response_start(by, &submitted, start),
             M::ResponseChunk(chunk) => self.response_continue(by, &submitted, chunk),
-            M::ResponseEnd(end) => self.response_continue(by, &submitted, end),
+            M::ResponseEnd(end) => self.response_end(by, &submitted, end),
             M::ToolPropose(proposal) => self.tool_propose(by, &submitted, proposal),
             M::ToolApprove(vote) => self.approve(by, &submitted, votes::Ballot::from(vote)),
             M::GateApprove(vote) => self.approve(by, &submitted, votes::Ballot::from(vote)),

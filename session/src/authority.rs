@@ -5,7 +5,7 @@
     reason = "most messages name nobody, so that nothing is to be checked of them"
 )]
 
-use pvp_protocol::{Capability, ClientMessage, ErrorCode, ParticipantId, Refusal};
+use pvp_protocol::{Capability, ClientMessage, ParticipantId, Refusal};
 
 use crate::member::Member;
 
@@ -98,13 +98,7 @@ pub(crate) fn authorize(
         }
         Requirement::Person(capability) => require_capability(member, capability)?,
     }
-    check_sender_fields(by, message)?;
-    match message {
-        ClientMessage::Error(report) if report.code != ErrorCode::AgentError => Err(
-            Refusal::Malformed("a client's `error` has the code AGENT_ERROR".to_owned()),
-        ),
-        _ => Ok(()),
-    }
+    check_sender_fields(by, message)
 }
 
 /// Checks that this member has the capability.

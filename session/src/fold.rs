@@ -10,13 +10,14 @@ use pvp_protocol::payload::{
 };
 use pvp_protocol::{MessageId, ParticipantId, Sender, ServerMessage};
 
+use crate::apply::WORKING_DIRECTORY_KEY;
 use crate::entry::{Audience, Entry, EntryError};
 use crate::member::Member;
 use crate::output_index::IndexChange;
-use crate::proposal::{ProposalOutcome, ProposalStage};
+use crate::proposal::ProposalStage;
 use crate::state::{
     AgentStream, AgentStreamKind, AllowRule, Allowed, ContextItem, ContextSlot, OpenInterrupt,
-    Session, SharedSecret,
+    RecentPrompt, Session, SharedSecret,
 };
 
 /// How many recent prompts can be amended.
@@ -73,6 +74,7 @@ impl Session {
             M::SessionConfigUpdate(update) => {
                 self.config = self.config.clone().with_changes(&update.changes);
             }
+            M::SessionLeave(leave) if leave.connection_lost => self.fold_connection_lost(by),
             M::SessionLeave(_) => self.fold_leave(by),
             M::SessionEnd(end) => self.ended = Some(end.clone()),
             M::Announce(announce) => self.fold_announce(announce),
@@ -87,16 +89,25 @@ impl Session {
             M::SecretRevoke(revoke) => {
                 self.secrets.remove(&revoke.key);
             }
-            M::PromptSubmit(_) => {
-                self.prompts.insert(self.head, id.clone());
+            M::PromptSubmit(prompt) => {
+                let recent = RecentPrompt {
+                    id: id.clone(),
+                    target: prompt.target_agent.clone(),
+                    taken: false,
+                };
+                self.prompts.insert(self.head, recent);
                 if self.prompts.len() > MAX_PROMPTS {
                     self.prompts.pop_first();
                 }
             }
-            M::ThinkingStart(ThinkingStart { agent, .. }) => {
+            M::ThinkingStart(ThinkingStart {
+                agent, prompt_ref, ..
+            }) => {
+                self.fold_prompt_taken(agent, prompt_ref);
                 self.fold_stream_start(id, agent, AgentStreamKind::Thinking, &entry.audience);
             }
             M::ResponseStart(start) => {
+                self.fold_prompt_taken(&start.agent, &start.prompt_ref);
                 self.fold_stream_start(
                     id,
                     &start.agent,
@@ -130,9 +141,7 @@ impl Session {
             M::GateResolve(resolve) => return Ok(self.fold_resolution(resolve)),
             M::ToolExecute(execute) => self.fold_grant(execute, at),
             M::ToolOutput(output) => return Ok(self.fold_output(output)),
-            M::ToolResult(result) => {
-                return Ok(self.close_proposal(&result.tool_proposal, ProposalOutcome::Finished));
-            }
+            M::ToolResult(result) => return Ok(self.fold_result(result)),
             M::ToolDiscard(discard) => self.fold_discard(discard),
             M::ToolCancel(cancel) => self.fold_cancel(&cancel.tool_proposal, at),
             M::PolicyAllow(allow) => {
@@ -175,8 +184,12 @@ impl Session {
             | M::HeartbeatPong(_)
             | M::SessionWelcome(_)
             | M::SessionAck(_)
-            | M::OutputPage(_)
-            | M::Error(_) => {}
+            | M::OutputPage(_) => {}
+            M::Error(report) => {
+                if let (Some(by), Some(prompt)) = (by, &report.related_to) {
+                    self.fold_prompt_taken(by, prompt);
+                }
+            }
         }
         Ok(None)
     }
@@ -192,6 +205,7 @@ impl Session {
             given_capabilities: known
                 .map_or_else(BTreeSet::new, |member| member.given_capabilities.clone()),
             left: false,
+            connection_lost: false,
             timed_out: known.is_some_and(|member| !member.left && member.timed_out),
         };
         let may_vote = member.may_vote();
@@ -205,6 +219,7 @@ impl Session {
         let Some(by) = by else { return };
         if let Some(member) = self.members.get_mut(by) {
             member.left = true;
+            member.connection_lost = false;
             member.timed_out = false;
         }
         self.agent_streams.retain(|_, stream| stream.agent != *by);
@@ -213,6 +228,14 @@ impl Session {
         }
         self.interrupts.retain(|_, open| !open.awaited.is_empty());
         self.remove_from_votes(by);
+    }
+
+    /// Somebody whose connections are gone stays a member with their votes, and is announced again
+    /// when they are back.
+    fn fold_connection_lost(&mut self, by: Option<&ParticipantId>) {
+        if let Some(member) = by.and_then(|by| self.members.get_mut(by)) {
+            member.connection_lost = true;
+        }
     }
 
     /// Removes someone who left or lost the right to vote from every open gate. They stay removed
@@ -289,7 +312,7 @@ impl Session {
             by: by.cloned(),
             audience: audience.clone(),
             bytes: ContextItem::stored_bytes(add, audience),
-            sent_on_join: by.is_none().then(|| add.clone()),
+            sent_on_join: (add.key == WORKING_DIRECTORY_KEY).then(|| add.clone()),
         };
         match by {
             Some(by) if *audience != Audience::everyone() => {
@@ -318,9 +341,23 @@ impl Session {
                 .get_mut(&update.key)
                 .and_then(|items| items.get_mut(&owner)),
         };
-        if let Some(item) = item {
-            item.bytes = item.stored_bytes_after(update);
+        match item {
+            Some(item) => item.bytes = item.stored_bytes_after(update),
+            None => self.fold_first_update(by, update),
         }
+    }
+
+    /// An update of a key that nobody has added is its first content.
+    fn fold_first_update(&mut self, by: Option<&ParticipantId>, update: &ContextUpdate) {
+        let item = ContextItem {
+            by: by.cloned(),
+            audience: Audience::everyone(),
+            bytes: 0,
+            sent_on_join: None,
+        };
+        let bytes = item.stored_bytes_after(update);
+        let item = ContextItem { bytes, ..item };
+        self.context.insert(update.key.clone(), item);
     }
 
     fn fold_context_remove(&mut self, by: Option<&ParticipantId>, key: &str) {
@@ -351,6 +388,14 @@ impl Session {
             expires_at: share.expires_at,
         };
         self.secrets.insert(share.key.clone(), secret);
+    }
+
+    /// Somebody begins to answer a prompt, or says that they cannot.
+    fn fold_prompt_taken(&mut self, by: &ParticipantId, prompt: &MessageId) {
+        let mut recent = self.prompts.values_mut().rev();
+        if let Some(prompt) = recent.find(|it| it.id == *prompt && it.target == *by) {
+            prompt.taken = true;
+        }
     }
 
     fn fold_stream_start(

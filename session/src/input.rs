@@ -180,6 +180,8 @@ pub enum Input {
         attendance: AttendanceChange,
         last_active: Timestamp,
     },
+    /// All connections of a participant have been gone for a while.
+    ConnectionLost { participant: ParticipantId },
     /// Time has passed, so deadlines that are due act.
     Tick,
 }

@@ -12,6 +12,7 @@ mod entry;
 mod fold;
 mod gate;
 mod grant;
+mod history_filter;
 mod input;
 mod member;
 mod output_index;
@@ -26,6 +27,7 @@ pub use apply::{Answer, Decision, DecisionContext, Ephemeral, SessionSettings};
 pub use entry::{Audience, Entry, EntryError, GrantNonce, Viewers};
 pub use gate::{Clearance, Gate};
 pub use grant::Grant;
+pub use history_filter::HistoryFilter;
 pub use input::{AttendanceChange, Ceiling, Identity, Input, InvitedBy, Stamped, SubmittedMessage};
 pub use member::Member;
 pub use output_index::{

@@ -23,6 +23,9 @@ pub struct Member {
     pub given_capabilities: BTreeSet<Capability>,
     /// Whether they have left.
     pub left: bool,
+    /// Whether all their connections have been gone for a while, which was told as
+    /// `session.leave`.
+    pub connection_lost: bool,
     /// Whether they have been silent so long that `on_participant_timeout` applies.
     pub timed_out: bool,
 }
@@ -104,6 +107,12 @@ impl Member {
     /// Whether this is an agent that is in the session.
     pub fn is_present_agent(&self) -> bool {
         !self.is_human() && !self.left
+    }
+
+    /// Whether this is an agent of the published protocol: it announces no executor, so it knows
+    /// none of this server's own messages.
+    pub fn is_published_agent(&self) -> bool {
+        !self.is_human() && self.announce.executor.is_none()
     }
 
     /// Whether this member holds a role.

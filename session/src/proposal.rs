@@ -2,7 +2,7 @@
 
 use pvp_protocol::payload::{DiscardedTrial, OutputStream};
 use pvp_protocol::{
-    Action, Assessment, ExecutionLimits, MessageId, ParticipantId, RunMode, Timestamp,
+    Action, Assessment, ExecutionLimits, MessageId, ParticipantId, RunMode, Timestamp, ToolCategory,
 };
 
 use serde::{Deserialize, Serialize};
@@ -21,10 +21,14 @@ pub struct Proposal {
     pub executor: ParticipantId,
     /// What exactly would run.
     pub action: Action,
+    /// The kind of tool, as far as it is not known only what the agent states.
+    pub tool_category: ToolCategory,
     /// The policy's assessment of the action.
     pub assessment: Assessment,
     /// What the proposer says it does.
     pub description: String,
+    /// Whether it goes on sending output after its first result.
+    pub streaming: bool,
     /// Its current stage.
     pub stage: ProposalStage,
     /// Its gate, open or passed; `None` if it never had one.
@@ -106,6 +110,8 @@ pub struct Execution {
     pub output: OutputPosition,
     /// Whether a cancel was sent.
     pub cancelled: bool,
+    /// Whether the first result of a streaming tool has come; another one ends it.
+    pub has_result: bool,
     /// How the command is run.
     pub mode: RunMode,
     /// Whether the command runs, or is only tried.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::state::Session;
 
 /// Raised whenever a build would fold the same log into another state.
-const SNAPSHOT_FORMAT: u32 = 4;
+const SNAPSHOT_FORMAT: u32 = 5;
 
 /// The build that made a snapshot. Another build folds the log again.
 const BUILD: &str = env!("CARGO_PKG_VERSION");

@@ -47,7 +47,7 @@ pub struct Session {
     /// Thinking and responses that have started and not ended, by the id of their start.
     pub(crate) agent_streams: BTreeMap<MessageId, AgentStream>,
     /// Recent prompts, which can be amended, by sequence number.
-    pub(crate) prompts: BTreeMap<u64, MessageId>,
+    pub(crate) prompts: BTreeMap<u64, RecentPrompt>,
     /// The proposals that are waiting or running.
     pub(crate) proposals: BTreeMap<MessageId, Proposal>,
     /// The proposal of each gate that is open or was closed recently.
@@ -105,6 +105,16 @@ pub(crate) struct SharedSecret {
     pub(crate) by: ParticipantId,
     pub(crate) scope: BTreeSet<ParticipantId>,
     pub(crate) expires_at: Option<Timestamp>,
+}
+
+/// A prompt that was submitted recently.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecentPrompt {
+    pub(crate) id: MessageId,
+    /// Who should answer it.
+    pub(crate) target: ParticipantId,
+    /// Whether they have begun to.
+    pub(crate) taken: bool,
 }
 
 /// What an agent streams besides the output of commands.

@@ -11,9 +11,10 @@ use crate::input::Ceiling;
 use crate::state::{Allowed, Session};
 
 impl Session {
-    /// The last announcements of everyone in the session.
+    /// The last announcements of everyone in the session, without those who were told to be gone.
     pub fn announcements(&self) -> impl Iterator<Item = &Announce> {
-        self.members().map(|(_, member)| &member.announce)
+        let here = self.members().filter(|(_, it)| !it.connection_lost);
+        here.map(|(_, member)| &member.announce)
     }
 
     /// The context item that says where commands run.

@@ -383,7 +383,7 @@ fn exit_code(result: &ToolResult) -> anyhow::Result<ExitCode> {
     if let Some(error) = &result.error {
         print_notice(&one_line(error))?;
     }
-    let code = result.result.as_ref().and_then(|body| body.exit_code);
+    let code = result.exit_code();
     let signal = result
         .extra
         .get("signal")

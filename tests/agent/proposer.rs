@@ -144,7 +144,7 @@ async fn a_result_obtained_elsewhere_is_reported_and_everyone_sees_it() {
     assert_eq!(collect_output(&log, &id, "stderr"), "it broke\n");
     match handle.outcome().await {
         Some(ProposalEvent::Finished(result)) => {
-            assert_eq!(result.result.unwrap().exit_code, Some(3));
+            assert_eq!(result.exit_code(), Some(3));
         }
         other => panic!("{other:?}"),
     }

@@ -191,15 +191,20 @@ impl ConnectionAgent {
         let result = ToolResult {
             tool_proposal: id.clone(),
             success: true,
-            result: Some(ToolResultBody {
-                exit_code: Some(0),
-                stdout: String::new(),
-                stderr: String::new(),
-                extra: ExtraFields::new(),
-            }),
+            result: Some(
+                ToolResultBody {
+                    exit_code: Some(0),
+                    stdout: String::new(),
+                    stderr: String::new(),
+                    more_output: false,
+                    extra: ExtraFields::new(),
+                }
+                .into(),
+            ),
             error: None,
             duration_ms: 1,
             outcome: None,
+            more_output: false,
             extra: ExtraFields::new(),
         };
         self.receipts

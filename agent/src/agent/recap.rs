@@ -101,7 +101,7 @@ impl SessionRecap {
             }
             ServerMessage::ToolResult(result) => {
                 if let Some(command) = command_of(view, me, &result.tool_proposal) {
-                    let code = result.result.as_ref().and_then(|body| body.exit_code);
+                    let code = result.exit_code();
                     let how = match (&result.error, code) {
                         (Some(why), _) => truncate_middle(why, MAX_LINE_BYTES),
                         (None, Some(code)) => format!("exit code {code}"),

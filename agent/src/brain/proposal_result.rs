@@ -77,7 +77,7 @@ impl ProposalResult {
             outcome: CallOutcome {
                 status: Some(status),
                 category: assessment.map(|assessment| assessment.category),
-                exit_code: result.and_then(|result| result.result.as_ref()?.exit_code),
+                exit_code: result.and_then(|result| result.exit_code()),
                 reason,
                 by,
             },

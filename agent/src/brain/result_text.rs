@@ -52,7 +52,7 @@ impl ResultTextLimits {
 
 /// The first line of the text, which stays when the rest is dropped.
 pub fn headline(result: &ToolResult) -> String {
-    let body = result.result.as_ref();
+    let body = result.command();
     let code = body.and_then(|body| body.exit_code);
     let line_count =
         |stream| narrate::pluralize(stream_excerpt(result, stream).total_lines, "line");
@@ -133,7 +133,7 @@ struct StreamExcerpt<'a> {
 }
 
 fn stream_excerpt(result: &ToolResult, stream: OutputStream) -> StreamExcerpt<'_> {
-    let Some(body) = &result.result else {
+    let Some(body) = result.command() else {
         return StreamExcerpt {
             text: "",
             total_lines: 0,
@@ -230,15 +230,19 @@ pub(crate) mod tests {
         ToolResult {
             tool_proposal: MessageId::parse("p1").unwrap(),
             success: code == Some(0),
-            result: Some(ToolResultBody {
-                exit_code: code,
-                stdout: stdout.to_owned(),
-                stderr: stderr.to_owned(),
-                extra: ExtraFields::new(),
-            }),
+            result: Some(
+                ToolResultBody {
+                    exit_code: code,
+                    stdout: stdout.to_owned(),
+                    stderr: stderr.to_owned(),
+                    extra: ExtraFields::new(),
+                }
+                .into(),
+            ),
             error: None,
             duration_ms: 12,
             outcome: None,
+            more_output: false,
             extra: ExtraFields::new(),
         }
     }

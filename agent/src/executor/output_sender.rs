@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use pvp_client::{Connection, Receipt, SendError};
-use pvp_protocol::payload::{OutputStream, RunOutcome, ToolOutput, ToolResult, ToolResultBody};
+use pvp_protocol::payload::{
+    OutputStream, RunOutcome, ToolOutput, ToolResult, ToolResultBody, ToolResultValue,
+};
 use pvp_protocol::{ClientMessage, ExecutionLimits, ExtraFields, MessageId};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -197,15 +199,19 @@ pub(super) fn tool_result(
     ToolResult {
         tool_proposal: proposal.clone(),
         success: finished.exit_code == Some(0) && finished.stop_reason.is_none(),
-        result: Some(ToolResultBody {
-            exit_code: finished.exit_code.map(i64::from),
-            stdout: excerpt(&finished.stdout),
-            stderr: excerpt(&finished.stderr),
-            extra: ExtraFields::new(),
-        }),
+        result: Some(
+            ToolResultBody {
+                exit_code: finished.exit_code.map(i64::from),
+                stdout: excerpt(&finished.stdout),
+                stderr: excerpt(&finished.stderr),
+                extra: ExtraFields::new(),
+            }
+            .into(),
+        ),
         error,
         duration_ms: u64::try_from(finished.duration.as_millis()).unwrap_or(u64::MAX),
         outcome: Some(RunOutcome::Known),
+        more_output: false,
         extra,
     }
 }
@@ -214,7 +220,7 @@ pub(super) fn tool_result(
 pub(super) fn add_shell_exec_fields(result: &mut ToolResult, finished: &FinishedRun) {
     let shortened = |summary: &StreamSummary| summary.truncated || summary.omitted_bytes > 0;
     let (stdout, stderr) = (shortened(&finished.stdout), shortened(&finished.stderr));
-    if let Some(body) = &mut result.result {
+    if let Some(ToolResultValue::Command(body)) = &mut result.result {
         let fields = [
             ("exit_code", json!(finished.exit_code)),
             ("signal", json!(finished.signal)),

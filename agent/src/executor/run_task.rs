@@ -275,7 +275,7 @@ async fn report_panic(
 
 /// How a job ended, for the last line of its file.
 fn end_status(result: &ToolResult) -> String {
-    let code = result.result.as_ref().and_then(|body| body.exit_code);
+    let code = result.exit_code();
     match (&result.error, code) {
         (Some(why), _) => format!("failed: {why}"),
         (None, Some(0)) => "completed".to_owned(),

@@ -115,15 +115,19 @@ fn tool_result(proposal: MessageId, report: &RunReport, truncated: bool) -> Tool
     ToolResult {
         tool_proposal: proposal,
         success: report.success,
-        result: Some(ToolResultBody {
-            exit_code: report.exit_code,
-            stdout: truncate_middle(&report.stdout, MAX_EXCERPT_BYTES),
-            stderr: truncate_middle(&report.stderr, MAX_EXCERPT_BYTES),
-            extra: ExtraFields::new(),
-        }),
+        result: Some(
+            ToolResultBody {
+                exit_code: report.exit_code,
+                stdout: truncate_middle(&report.stdout, MAX_EXCERPT_BYTES),
+                stderr: truncate_middle(&report.stderr, MAX_EXCERPT_BYTES),
+                extra: ExtraFields::new(),
+            }
+            .into(),
+        ),
         error: report.error.clone(),
         duration_ms: report.duration_ms,
         outcome: Some(RunOutcome::Known),
+        more_output: false,
         extra,
     }
 }

@@ -197,10 +197,15 @@ impl View {
     pub(super) fn fold_result(&mut self, meta: &MessageMeta<'_>, result: &ToolResult) {
         let id = &result.tool_proposal;
         let open = |proposal: &&mut ProposalView| proposal.state <= ProposalState::Over;
-        if let Some(proposal) = self.proposal_mut(id).filter(open) {
-            proposal.record_result(result, meta.at);
-            self.close_proposal(id, ProposalState::Finished);
+        let Some(proposal) = self.proposal_mut(id).filter(open) else {
+            return;
+        };
+        if result.more_output {
+            proposal.record_returned(result);
+            return;
         }
+        proposal.record_result(result, meta.at);
+        self.close_proposal(id, ProposalState::Finished);
     }
 
     /// A trial that was discarded leaves the command as if it had not been granted.

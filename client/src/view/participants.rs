@@ -231,6 +231,14 @@ impl View {
         let reason = truncate_optional_line(leave.reason.as_ref());
         self.push_logged_item(meta, TimelineEvent::Left { reason });
         let Some(by) = meta.participant() else { return };
+        if leave.connection_lost {
+            // They are still a member, and their votes count.
+            let gone = self.people.get_mut(by).filter(|_| !meta.is_history);
+            if let Some(participant) = gone {
+                participant.presence = PresenceStatus::Disconnected;
+            }
+            return;
+        }
         self.stream.close_items_of(meta.sender);
         for interrupt in &mut self.interrupts {
             interrupt.awaited.remove(by);

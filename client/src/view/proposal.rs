@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pvp_protocol::payload::{
     AllowedBy, Approval, ClearedBy, GateOutcome, GateResolve, OutputStream, ResolutionCause,
-    RunOutcome, RunningCommand, ToolExecute, ToolResult,
+    RunOutcome, RunningCommand, ToolExecute, ToolResult, ToolResultValue,
 };
 use pvp_protocol::{
     Category, ExecutionLimits, ExtraFields, MessageId, ParticipantId, Risk, RunMode,
@@ -216,7 +216,7 @@ pub struct RunResultView {
 
 impl RunResultView {
     pub(crate) fn new(result: &ToolResult, at: Timestamp) -> Self {
-        let body = result.result.as_ref();
+        let body = result.command();
         let extra_field = |name: &str| {
             let inside = body.and_then(|body| body.extra.get(name));
             inside.or_else(|| result.extra.get(name))
@@ -347,17 +347,26 @@ impl ProposalView {
     /// Records the result. A result may carry output of a stream that was never streamed.
     pub(super) fn record_result(&mut self, result: &ToolResult, at: Timestamp) {
         self.finish = Some(RunResultView::new(result, at));
-        if let Some(body) = &result.result {
-            for (stream, text) in [
-                (OutputStream::Stdout, &body.stdout),
-                (OutputStream::Stderr, &body.stderr),
-            ] {
-                if self.output.total(stream).bytes == 0 {
-                    self.output.append(stream, None, text);
-                }
+        self.record_returned(result);
+        self.state = ProposalState::Finished;
+    }
+
+    /// Records as output what a result brings that was not streamed.
+    pub(super) fn record_returned(&mut self, result: &ToolResult) {
+        let [stdout, stderr] = match &result.result {
+            Some(ToolResultValue::Command(body)) => [body.stdout.clone(), body.stderr.clone()],
+            Some(ToolResultValue::Other(Value::String(text))) => [text.clone(), String::new()],
+            Some(ToolResultValue::Other(value)) => [format!("{value:#}"), String::new()],
+            None => return,
+        };
+        for (stream, text) in [
+            (OutputStream::Stdout, stdout),
+            (OutputStream::Stderr, stderr),
+        ] {
+            if self.output.total(stream).bytes == 0 {
+                self.output.append(stream, None, &text);
             }
         }
-        self.state = ProposalState::Finished;
     }
 }
 

@@ -50,6 +50,9 @@ impl Content {
     }
 }
 
+/// The field of an object that stands for a long text and says by which reference to read it.
+pub const CONTENT_REF_FIELD: &str = "content_ref";
+
 wire_structs! {
     /// A reference to content that is stored elsewhere.
     pub struct ContentRef {

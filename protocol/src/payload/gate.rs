@@ -91,26 +91,42 @@ wire_structs! {
 
     /// `gate.approve`
     pub struct GateApprove {
+        /// The gate's proposal; a client may name the `gate.request` instead.
         pub gate: MessageId,
+        /// Who approves; must be the sender.
         pub approver: ParticipantId,
+        /// What the voter says about it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub comment: Option<String>,
         /// The digest of the action that was shown to the voter; required once a command was
         /// edited.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub digest: Option<Digest>,
+        /// The id of the gate's `gate.request`; set by the server.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub gate_request: Option<MessageId>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
     }
 
-    /// `gate.reject`
+    /// `gate.reject`: a person's vote or, from the server, the end of a proposal that nobody voted
+    /// down with `gate.reject`
     pub struct GateReject {
+        /// The gate's proposal; a client may name the `gate.request` instead.
         pub gate: MessageId,
+        /// Who rejects it; must be the sender.
         pub rejector: ParticipantId,
+        /// Why, for the agent.
         pub reason: String,
+        /// The digest of the action that was shown to the voter.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub digest: Option<Digest>,
+        /// The id of the gate's `gate.request`, if there was one; set by the server.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub gate_request: Option<MessageId>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
@@ -118,8 +134,12 @@ wire_structs! {
 
     /// `gate.timeout`
     pub struct GateTimeout {
-        /// The gate's id.
+        /// The gate's proposal.
         pub gate: MessageId,
+        /// The id of the gate's `gate.request`; absent in logs of earlier versions, where `gate` is
+        /// that id.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub gate_request: Option<MessageId>,
         /// Approvals that count.
         pub approvals_received: u32,
         /// Approvals that were needed.

@@ -70,6 +70,11 @@ wire_structs! {
     pub struct SessionLeave {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
+        /// The server says it for somebody whose connections are all gone; their votes and their
+        /// proposals stay. Set by the server.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub connection_lost: bool,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::payload::Approval;
 use crate::{
     Action, Assessment, Digest, ExecutionLimits, ExtraFields, JsonObject, MessageId, ParticipantId,
@@ -50,6 +52,67 @@ wire_enums! {
     }
 }
 
+/// What a tool returned.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(untagged)]
+pub enum ToolResultValue {
+    /// What a command printed and how it exited.
+    Command(ToolResultBody),
+    /// What any other tool returned, as it is.
+    Other(#[cfg_attr(feature = "generate", ts(type = "unknown"))] Value),
+}
+
+impl<'de> serde::Deserialize<'de> for ToolResultValue {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let body = looks_like_command(&value).then(|| ToolResultBody::deserialize(&value).ok());
+        Ok(match body.flatten() {
+            Some(body) => ToolResultValue::Command(body),
+            None => ToolResultValue::Other(value),
+        })
+    }
+}
+
+fn looks_like_command(value: &Value) -> bool {
+    let has = |name| value.get(name).is_some();
+    has("exitCode") || has("stdout") || has("stderr")
+}
+
+impl From<ToolResultBody> for ToolResultValue {
+    fn from(body: ToolResultBody) -> Self {
+        ToolResultValue::Command(body)
+    }
+}
+
+impl ToolPropose {
+    /// The kind of tool. The agent states it, except for tools that are known.
+    pub fn tool_category(&self) -> ToolCategory {
+        match (self.tool_name.as_str(), self.category) {
+            ("shell", _) => ToolCategory::ShellExecute,
+            ("file_write" | "file_edit", ToolCategory::FileRead | ToolCategory::ExternalApi) => {
+                ToolCategory::FileWrite
+            }
+            (_, stated) => stated,
+        }
+    }
+}
+
+impl ToolResult {
+    /// What a command printed and how it exited; `None` if this is not the result of a command.
+    pub fn command(&self) -> Option<&ToolResultBody> {
+        match &self.result {
+            Some(ToolResultValue::Command(body)) => Some(body),
+            Some(ToolResultValue::Other(_)) | None => None,
+        }
+    }
+
+    /// The exit code of a command; `None` if it has none.
+    pub fn exit_code(&self) -> Option<i64> {
+        self.command().and_then(|body| body.exit_code)
+    }
+}
+
 wire_structs! {
     /// The content of a file that a proposal binds, for those who vote.
     #[derive(Eq)]
@@ -95,6 +158,10 @@ wire_structs! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub file_contents: Vec<FileContent>,
+        /// Whether the tool goes on sending output after its first result, as a monitor does.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub streaming: bool,
         /// The files that it deletes by name, for those who vote.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
@@ -239,9 +306,9 @@ wire_structs! {
         pub tool_proposal: MessageId,
         /// Whether the command succeeded.
         pub success: bool,
-        /// What it printed and how it exited; absent if it did not run.
+        /// What it returned; absent if it did not run.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub result: Option<ToolResultBody>,
+        pub result: Option<ToolResultValue>,
         /// What went wrong, if anything did.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub error: Option<String>,
@@ -250,6 +317,11 @@ wire_structs! {
         /// Whether it is known how the command ended; set by the server.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub outcome: Option<RunOutcome>,
+        /// The tool is a streaming one and goes on: more output and another result may follow; set
+        /// by the server.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub more_output: bool,
         /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]

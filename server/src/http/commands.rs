@@ -332,7 +332,7 @@ impl RecordBuilder {
                 record.result = Some(CommandResult {
                     at,
                     success: result.success,
-                    exit_code: result.result.and_then(|body| body.exit_code),
+                    exit_code: result.exit_code(),
                     error: result.error,
                     duration_ms: result.duration_ms,
                     outcome: result.outcome,

@@ -288,6 +288,7 @@ fn vote_message(
             approver: by,
             comment: comment.clone(),
             digest,
+            gate_request: None,
             extra,
         })),
         (VoteChoice::Reject, Some(reason), None) => Ok(ClientMessage::GateReject(GateReject {
@@ -295,6 +296,7 @@ fn vote_message(
             rejector: by,
             reason: reason.clone(),
             digest,
+            gate_request: None,
             extra,
         })),
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use pvp_protocol::payload::{
-    PromptAmend, PromptSubmit, ResponseStart, ThinkingStart, Visibility, VisibilityGroup,
+    PromptAmend, PromptSubmit, ResponseEnd, ResponseStart, ThinkingStart, Visibility,
+    VisibilityGroup,
 };
 use pvp_protocol::{MessageId, ParticipantId, Refusal, ServerMessage};
 
@@ -23,8 +24,9 @@ impl DecisionBuilder<'_> {
         prompt: PromptSubmit,
     ) -> AnswerResult {
         self.check_not_paused()?;
+        // People answer prompts too.
         let target = self.session.members.get(&prompt.target_agent);
-        if !target.is_some_and(crate::Member::is_present_agent) {
+        if target.is_none_or(|target| target.left) {
             return Err(Refusal::NoSuchParticipant(prompt.target_agent));
         }
         Ok(self.relay(by, submitted, prompt))
@@ -41,7 +43,7 @@ impl DecisionBuilder<'_> {
             .session
             .prompts
             .values()
-            .any(|prompt| *prompt == amend.original_prompt)
+            .any(|prompt| prompt.id == amend.original_prompt)
         {
             let problem = format!("there is no recent prompt `{}`", amend.original_prompt);
             return Err(Refusal::InvalidState(problem));
@@ -103,6 +105,28 @@ impl DecisionBuilder<'_> {
         message: impl Into<ServerMessage>,
     ) -> AnswerResult {
         self.continue_stream(by, submitted, message.into(), AgentStreamKind::Response)
+    }
+
+    /// Relays the end of a response. One that was never started, or has ended, is told all the same.
+    pub(super) fn response_end(
+        &mut self,
+        by: &ParticipantId,
+        submitted: &SubmittedMessage,
+        end: ResponseEnd,
+    ) -> AnswerResult {
+        let named = submitted.reference.as_ref();
+        if self
+            .find_open_stream(by, named, AgentStreamKind::Response)
+            .is_ok()
+        {
+            return self.response_continue(by, submitted, end);
+        }
+        // It refers to nothing: a reference would end whatever stream it names.
+        let submitted = SubmittedMessage {
+            reference: None,
+            ..submitted.clone()
+        };
+        Ok(self.relay(by, &submitted, end))
     }
 
     fn continue_stream(

@@ -105,7 +105,8 @@ impl DecisionBuilder<'_> {
     ) -> GateTimeout {
         let tally = gate.tally(&self.session.approvers(gate, &proposal.proposer));
         GateTimeout {
-            gate: gate.id.clone(),
+            gate: proposal.id.clone(),
+            gate_request: Some(gate.id.clone()),
             approvals_received: tally.received,
             approvals_required: tally.required,
             resolution,

@@ -4,8 +4,9 @@ use pvp_protocol::payload::{
     GateOutcome, GateResolve, InterruptAcknowledge, InterruptAction, InterruptRaise,
     InterruptUrgency, ResolutionCause, ToolCancel,
 };
-use pvp_protocol::{ExtraFields, ParticipantId, Refusal};
+use pvp_protocol::{ExtraFields, MessageId, ParticipantId, Refusal};
 
+use super::context::SharedContent;
 use super::{AnswerResult, DecisionBuilder};
 use crate::input::SubmittedMessage;
 use crate::member::Member;
@@ -27,6 +28,7 @@ impl DecisionBuilder<'_> {
             return Err(Refusal::NoSuchParticipant(target.clone()));
         }
         let answer = self.relay(by, submitted, interrupt.clone());
+        self.share_injected_context(by, &submitted.id, &interrupt);
         match interrupt.urgency {
             InterruptUrgency::Pause => {}
             InterruptUrgency::Stop | InterruptUrgency::Emergency => {
@@ -34,6 +36,21 @@ impl DecisionBuilder<'_> {
             }
         }
         Ok(answer)
+    }
+
+    /// Tells what an interrupt brings as an item of context, where agents look for it.
+    fn share_injected_context(
+        &mut self,
+        by: &ParticipantId,
+        id: &MessageId,
+        interrupt: &InterruptRaise,
+    ) {
+        let content = SharedContent {
+            content: interrupt.inject_context.clone(),
+            reference: interrupt.inject_context_ref.clone(),
+            source: Some(by.to_string()),
+        };
+        self.share_context(format!("interrupt_{id}"), content, id.clone());
     }
 
     /// Withdraws proposals that wait, so that a late vote starts nothing, and cancels runs.
@@ -59,7 +76,7 @@ impl DecisionBuilder<'_> {
                 reason: Some(interrupt.message.clone()),
                 ..self.build_resolution(&proposal, outcome, how, Some(by))
             };
-            self.append_system(resolve, Some(proposal));
+            self.close_gate(resolve);
         }
         for tool_proposal in running {
             let reason = Some(format!("interrupted by {by}"));

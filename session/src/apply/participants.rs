@@ -12,7 +12,7 @@ use pvp_protocol::{
     Sender, SessionConfig, Timestamp, capabilities_of,
 };
 
-use super::{Answer, AnswerResult, DecisionBuilder};
+use super::{Answer, AnswerResult, CREATION_SEQ, DecisionBuilder};
 use crate::entry::Audience;
 use crate::input::{AttendanceChange, Identity, SubmittedMessage};
 use crate::member::Member;
@@ -51,6 +51,10 @@ impl DecisionBuilder<'_> {
                 .status(&submitted.id, &submitted.digest(by))
             {
                 MessageIdStatus::Duplicate(seq) => Ok(Answer::Duplicate(seq)),
+                // Its members may ask for it again: nothing changes.
+                MessageIdStatus::New if self.session.members.contains_key(by) => {
+                    Ok(Answer::Duplicate(CREATION_SEQ))
+                }
                 MessageIdStatus::Conflict | MessageIdStatus::New => {
                     Err(Refusal::SessionExists(self.session.id.clone()))
                 }
@@ -85,7 +89,10 @@ impl DecisionBuilder<'_> {
             };
         }
         match returning {
-            Some(member) if member.announce == announce => return Ok(Answer::Accepted(None)),
+            // Whoever was told to have left is announced again.
+            Some(member) if member.announce == announce && !member.connection_lost => {
+                return Ok(Answer::Accepted(None));
+            }
             Some(_) => {}
             None => self.check_capacity(&identity.participant)?,
         }
@@ -237,7 +244,8 @@ impl DecisionBuilder<'_> {
             .config
             .max_participants
             .min(self.decision_context.settings.limits.participants);
-        if self.session.members().count() < limit as usize {
+        let connected = self.session.members().filter(|(_, it)| !it.connection_lost);
+        if connected.count() < limit as usize {
             return Ok(());
         }
         Err(Refusal::SessionFull {
@@ -278,6 +286,10 @@ impl DecisionBuilder<'_> {
             let problem = "your token does not have all of your rights, so it cannot sign out your other devices; close the connection instead";
             return Err(Refusal::Unauthorized(problem.to_owned()));
         }
+        let leave = SessionLeave {
+            connection_lost: false,
+            ..leave
+        };
         let answer = self.relay(by, submitted, leave);
         let waiting: Vec<_> = self
             .session
@@ -297,6 +309,32 @@ impl DecisionBuilder<'_> {
         self.close_runs_as_unknown(by, "the executor left the session");
         self.grant_passed_gates();
         Ok(answer)
+    }
+
+    /// Tells that somebody is gone whose connections are. They stay a member: their votes count, and
+    /// their proposals wait.
+    pub(super) fn lose_connection(&mut self, participant: &ParticipantId) -> Answer {
+        let member = self.session.members.get(participant);
+        let is_here = member.is_some_and(|member| !member.left && !member.connection_lost);
+        if !is_here || self.session.has_ended() {
+            return Answer::Accepted(None);
+        }
+        let leave = SessionLeave {
+            reason: Some("disconnected".to_owned()),
+            connection_lost: true,
+            extra: ExtraFields::new(),
+        };
+        let header = EnvelopeHeader {
+            id: self.id_generator.next_id(),
+            session: self.session.id.clone(),
+            sender: Sender::Participant(participant.clone()),
+            reference: None,
+            causal_refs: Vec::new(),
+            fork: None,
+        };
+        let seq = self.append(header, leave.into(), Audience::everyone(), None, None);
+        self.close_streaming_runs(participant);
+        Answer::Accepted(Some(seq))
     }
 
     pub(super) fn session_end(

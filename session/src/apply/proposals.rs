@@ -7,8 +7,9 @@ use pvp_protocol::payload::{
     ClearedBy, DeletedFile, FileContent, GateActionType, GateRequest, GitCopy, ToolPropose,
 };
 use pvp_protocol::{
-    Action, Assessment, Category, Command, ExecutionLimits, ExtraFields, MessageId, ParticipantId,
-    QuorumRule, Refusal, Risk, Role, RunMode, SandboxProfile, Timestamp, ToolCategory,
+    Action, Assessment, Category, Command, ExecutionLimits, ExtraFields, JsonObject, MessageId,
+    ParticipantId, QuorumRule, Refusal, Risk, Role, RunMode, SandboxProfile, Timestamp,
+    ToolCategory,
 };
 
 use super::context::is_variable_name;
@@ -19,9 +20,6 @@ use crate::gate::Clearance;
 use crate::grant::{Grant, GrantDetails};
 use crate::input::SubmittedMessage;
 use crate::proposal::Proposal;
-
-/// The tool whose arguments are a command line.
-const SHELL_TOOL: &str = "shell";
 
 /// The most variables that an action may add to the environment.
 const MAX_ENV_VARIABLES: usize = 100;
@@ -72,6 +70,12 @@ impl DecisionBuilder<'_> {
             .notes
             .extend(propose.deleted_files.iter().map(deletion_note));
         raise_to_claimed_risk(&mut assessment, propose.risk_level);
+        raise_to_tool_category(&mut assessment, &propose);
+        propose.streaming |= is_declared_streaming(&propose.arguments);
+        if propose.streaming {
+            let note = "goes on sending output after its first result, until it is cancelled";
+            assessment.notes.push(note.to_owned());
+        }
         let approval = self.approval_requirement(&propose, &assessment, by);
         if let ApprovalRequirement::Required(note) = &approval {
             assessment.notes.push(note.clone());
@@ -84,10 +88,15 @@ impl DecisionBuilder<'_> {
             assessment.notes.push(note.clone());
         }
         propose.assessment = Some(assessment.clone());
+        let published = self.is_published_agent(by);
         let answer = self.relay(by, submitted, propose);
         if assessment.category == Category::Blocked {
             let (rule, reason) = (assessment.rule, assessment.reason);
-            return Ok(Answer::Refused(Refusal::Blocked { rule, reason }));
+            let refusal = Refusal::Blocked { rule, reason };
+            if published {
+                self.append_rejection(submitted.id.clone(), None, refusal.to_string());
+            }
+            return Ok(Answer::Refused(refusal));
         }
         let proposal = self.session.proposals[&submitted.id].clone();
         let clearance = match approval {
@@ -193,9 +202,9 @@ impl DecisionBuilder<'_> {
         executor: &ParticipantId,
     ) -> ApprovalRequirement {
         let listed = &self.session.config.require_approval_for;
-        // The category is only the agent's claim, so shell commands count as such whatever it says.
-        let shell = propose.tool_name == SHELL_TOOL && listed.contains(&ToolCategory::ShellExecute);
-        if shell || listed.contains(&propose.category) || listed.contains(&ToolCategory::All) {
+        // The category is only the agent's claim, so known tools count as what they are, too.
+        let kinds = [propose.tool_category(), propose.category, ToolCategory::All];
+        if kinds.iter().any(|kind| listed.contains(kind)) {
             return ApprovalRequirement::Required(
                 "this session requires approval for every tool of this kind".to_owned(),
             );
@@ -311,23 +320,20 @@ impl DecisionBuilder<'_> {
         Ok(())
     }
 
-    /// The quorum for an assessment: that of its rule if the policy sets one, else of its category.
-    pub(super) fn quorum_for(&self, assessment: &Assessment) -> QuorumRule {
+    /// The quorum for an assessment: that of its rule if the policy sets one, else of its category
+    /// and kind of tool, as the session is configured.
+    pub(super) fn quorum_for(&self, assessment: &Assessment, tool: ToolCategory) -> QuorumRule {
         if let Some(quorum) = self.decision_context.policy.quorum_for(&assessment.rule) {
             return quorum.clone();
         }
-        self.quorum_for_category(assessment.category)
+        self.quorum_for_category(assessment.category, tool)
     }
 
-    /// The quorum for a category, as the session is configured.
-    pub(super) fn quorum_for_category(&self, category: Category) -> QuorumRule {
+    /// The quorum for a category and a kind of tool, as the session is configured.
+    pub(super) fn quorum_for_category(&self, category: Category, tool: ToolCategory) -> QuorumRule {
         let config = &self.session.config;
-        let own = match category {
-            Category::Write => config.quorum_by_category.write.clone(),
-            Category::Destructive => config.quorum_by_category.destructive.clone(),
-            Category::Read | Category::Blocked => None,
-        };
-        own.unwrap_or_else(|| config.default_gate_quorum.clone())
+        let own = config.quorum_by_category.find(category, tool);
+        own.unwrap_or(&config.default_gate_quorum).clone()
     }
 
     /// The deadline of a gate that opens now, if gates have one.
@@ -349,7 +355,7 @@ impl DecisionBuilder<'_> {
     }
 
     pub(super) fn open_gate(&mut self, proposal: &Proposal) {
-        let quorum = self.quorum_for(&proposal.assessment);
+        let quorum = self.quorum_for(&proposal.assessment, proposal.tool_category);
         let voters = self.electorate(&proposal.proposer);
         let request = GateRequest {
             action_type: GateActionType::Tool,
@@ -438,6 +444,12 @@ impl DecisionBuilder<'_> {
             .action
             .timeout_seconds
             .map(|seconds| u64::from(seconds) * 1000);
+        if proposal.streaming {
+            return ExecutionLimits {
+                timeout_ms: explicit.unwrap_or(by_category.timeout_ms),
+                output_bytes: settings.background_output_bytes,
+            };
+        }
         match proposal.action.mode {
             RunMode::Normal => ExecutionLimits {
                 timeout_ms: explicit.unwrap_or(by_category.timeout_ms),
@@ -453,6 +465,11 @@ impl DecisionBuilder<'_> {
             },
         }
     }
+}
+
+/// Whether the arguments say that the tool is a streaming one, as published agents do.
+fn is_declared_streaming(arguments: &JsonObject) -> bool {
+    arguments.get("streaming") == Some(&true.into())
 }
 
 /// Refuses variables that cannot be set, or that change what the command means.
@@ -540,13 +557,15 @@ fn deletion_note(file: &DeletedFile) -> String {
 }
 
 /// Raises an assessment to the agent's own estimate, which never lowers it.
+///
+/// `low` is the lowest of the published levels and what clients say of a harmless read.
 fn raise_to_claimed_risk(assessment: &mut Assessment, claim: Risk) {
-    if claim <= assessment.risk {
+    if claim <= assessment.risk.max(Risk::Low) {
         return;
     }
     let at_least = match claim {
-        Risk::Safe => Category::Read,
-        Risk::Low | Risk::Medium => Category::Write,
+        Risk::Safe | Risk::Low => Category::Read,
+        Risk::Medium => Category::Write,
         Risk::High | Risk::Critical => Category::Destructive,
     };
     let claimed_risk = format!("{claim:?}").to_lowercase();
@@ -557,6 +576,30 @@ fn raise_to_claimed_risk(assessment: &mut Assessment, claim: Risk) {
     assessment.category = assessment.category.max(at_least);
     if assessment.category > Category::Read {
         assessment.profile = SandboxProfile::None;
+    }
+}
+
+/// Raises the assessment of a tool other than the shell to what its kind may do. The kind is the
+/// agent's own word, which never lowers it.
+fn raise_to_tool_category(assessment: &mut Assessment, propose: &ToolPropose) {
+    let may = match propose.tool_category() {
+        ToolCategory::FileDelete => "deletes files",
+        ToolCategory::Deploy => "deploys",
+        ToolCategory::Database => "changes a database",
+        ToolCategory::SecretAccess => "reads secrets",
+        ToolCategory::FileRead
+        | ToolCategory::FileWrite
+        | ToolCategory::ShellExecute
+        | ToolCategory::NetworkRequest
+        | ToolCategory::ExternalApi
+        | ToolCategory::All => return,
+    };
+    if assessment.category < Category::Destructive {
+        assessment.category = Category::Destructive;
+        assessment.risk = assessment.risk.max(Risk::High);
+        assessment.profile = SandboxProfile::None;
+        let note = format!("raised, because the agent itself says that this {may}");
+        assessment.notes.push(note);
     }
 }
 

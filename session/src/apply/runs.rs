@@ -3,10 +3,11 @@
 
 use pvp_protocol::payload::{
     GateOutcome, GateResolve, OutputStream, ResolutionCause, RunOutcome, ToolCancel, ToolInput,
-    ToolOutput, ToolResult, ToolResultBody,
+    ToolOutput, ToolResult, ToolResultBody, ToolResultValue,
 };
 use pvp_protocol::{Capability, ExtraFields, MessageId, ParticipantId, Refusal};
 
+use super::context::written_file;
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::authority;
 use crate::input::SubmittedMessage;
@@ -97,7 +98,7 @@ impl DecisionBuilder<'_> {
         submitted: &SubmittedMessage,
         mut result: ToolResult,
     ) -> AnswerResult {
-        let (_, execution) = self.find_own_run(by, &result.tool_proposal)?;
+        let (proposal, execution) = self.find_own_run(by, &result.tool_proposal)?;
         match (execution.kind, &result.result) {
             (ExecutionKind::Trial, None) if execution.output_bytes() == 0 => {
                 return Ok(self.discard_failed_trial(by, submitted, result));
@@ -113,24 +114,58 @@ impl DecisionBuilder<'_> {
         if result.success || result.outcome.is_none() {
             result.outcome = Some(RunOutcome::Known);
         }
-        if let Some(mut body) = result.result.take() {
-            let whole = [
-                std::mem::take(&mut body.stdout),
-                std::mem::take(&mut body.stderr),
-            ];
-            if self.decision_context.settings.open_mode {
-                self.record_unstreamed(by, &result.tool_proposal, &whole, recorded);
-            }
-            let [stdout, stderr] = whole;
-            result.result = Some(ToolResultBody {
-                stdout: excerpt(stdout),
-                stderr: excerpt(stderr),
-                ..body
-            });
+        result.more_output = result.success && proposal.streaming && !execution.has_result;
+        let file = written_file(proposal, &result);
+        if let Some(value) = result.result.take() {
+            let whole = self.record_value(by, &result.tool_proposal, value, recorded);
+            result.result = Some(whole);
         }
         let reference = result.tool_proposal.as_str().into();
         result.extra.insert("output_ref".to_owned(), reference);
-        Ok(self.relay(by, submitted, result))
+        let answer = self.relay(by, submitted, result);
+        if let Some(file) = file {
+            self.share_written_file(file);
+        }
+        Ok(answer)
+    }
+
+    /// Logs what a result brings that was not streamed, and returns what the result tells of it.
+    fn record_value(
+        &mut self,
+        by: &ParticipantId,
+        proposal: &MessageId,
+        value: ToolResultValue,
+        recorded: [OutputStreamPosition; 2],
+    ) -> ToolResultValue {
+        let open_mode = self.decision_context.settings.open_mode;
+        match value {
+            ToolResultValue::Command(mut body) => {
+                let whole = [
+                    std::mem::take(&mut body.stdout),
+                    std::mem::take(&mut body.stderr),
+                ];
+                if open_mode {
+                    self.record_unstreamed(by, proposal, &whole, recorded);
+                }
+                let [stdout, stderr] = whole;
+                ToolResultValue::Command(ToolResultBody {
+                    stdout: excerpt(stdout),
+                    stderr: excerpt(stderr),
+                    ..body
+                })
+            }
+            ToolResultValue::Other(value) => {
+                let text = value.as_str().map(str::to_owned);
+                let text = text.unwrap_or_else(|| value.to_string());
+                if !open_mode || text.len() <= OUTPUT_ENTRY_BYTES {
+                    return ToolResultValue::Other(value);
+                }
+                let whole = [text, String::new()];
+                self.record_unstreamed(by, proposal, &whole, recorded);
+                let [text, _] = whole;
+                ToolResultValue::Other(excerpt(text).into())
+            }
+        }
     }
 
     /// Appends output that was not streamed as output entries, so that it can be read like any
@@ -215,7 +250,7 @@ impl DecisionBuilder<'_> {
                     Some(by),
                 )
             };
-            self.append_system(resolve, Some(id));
+            self.close_gate(resolve);
         } else if self
             .session
             .members
@@ -282,6 +317,19 @@ impl DecisionBuilder<'_> {
         }
     }
 
+    /// Closes the runs of streaming tools whose agent is gone. They have no deadline of their own.
+    pub(super) fn close_streaming_runs(&mut self, executor: &ParticipantId) {
+        let streaming: Vec<_> = self
+            .session
+            .running()
+            .filter(|(proposal, execution)| proposal.executor == *executor && execution.has_result)
+            .map(|(proposal, _)| proposal.id.clone())
+            .collect();
+        for proposal in streaming {
+            self.close_run_as_unknown(&proposal, "the connection to its agent was lost");
+        }
+    }
+
     /// Closes a run with an unknown outcome.
     pub(super) fn close_run_as_unknown(&mut self, proposal: &MessageId, why: &str) {
         if self.discard_lost_trial(proposal, why) {
@@ -301,6 +349,7 @@ impl DecisionBuilder<'_> {
             error: Some(format!("outcome unknown: {why}")),
             duration_ms: self.at.millis_since(execution.since),
             outcome: Some(RunOutcome::Unknown),
+            more_output: false,
             extra: ExtraFields::new(),
         };
         self.append_system(result, Some(proposal.clone()));

@@ -168,6 +168,7 @@ impl DecisionBuilder<'_> {
             error: Some("stopped while it was tried in the sandbox".to_owned()),
             duration_ms: 0,
             outcome: Some(RunOutcome::Known),
+            more_output: false,
             extra: ExtraFields::new(),
         };
         self.append_system(result, Some(proposal.clone()));

@@ -5,14 +5,15 @@ use pvp_protocol::payload::{
     ToolReject,
 };
 use pvp_protocol::{
-    Action, Category, Command, Digest, MessageId, ParticipantId, QuorumRule, Refusal, Role,
-    ServerMessage,
+    Action, Category, Command, Digest, ExtraFields, MessageId, ParticipantId, QuorumRule, Refusal,
+    Role, Sender, ServerMessage,
 };
 
 use super::proposals::proposal_id_of;
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::gate::Gate;
 use crate::input::SubmittedMessage;
+use crate::member::Member;
 use crate::proposal::{Proposal, ProposalStage};
 
 /// The longest comment of an approval, in bytes. The log repeats all comments of a gate twice.
@@ -104,7 +105,8 @@ impl DecisionBuilder<'_> {
         if let Some(seq) = self.earlier_approval(by, &ballot.gate) {
             return Ok(Answer::Duplicate(seq));
         }
-        let answer = self.relay(by, submitted, ballot.message);
+        let message = self.name_gate(ballot.message);
+        let answer = self.relay(by, submitted, message);
         self.grant_passed_gates();
         Ok(answer)
     }
@@ -116,7 +118,9 @@ impl DecisionBuilder<'_> {
         ballot: Ballot,
     ) -> AnswerResult {
         let proposal = self.check_may_vote(by, &ballot)?;
-        let answer = self.relay(by, submitted, ballot.message);
+        let message = self.name_gate(ballot.message);
+        let told = matches!(message, ServerMessage::GateReject(_));
+        let answer = self.relay(by, submitted, message);
         let resolve = GateResolve {
             reason: ballot.reason,
             suggestion: ballot.suggestion,
@@ -127,8 +131,78 @@ impl DecisionBuilder<'_> {
                 Some(by),
             )
         };
-        self.append_system(resolve, Some(proposal));
+        match told {
+            true => {
+                self.append_system(resolve, Some(proposal));
+            }
+            false => self.close_gate(resolve),
+        }
         Ok(answer)
+    }
+
+    /// A vote that names its gate as published clients do: by the proposal.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "a ballot is one of these four messages"
+    )]
+    fn name_gate(&self, mut message: ServerMessage) -> ServerMessage {
+        let names = |id: &MessageId| {
+            let proposal = proposal_id_of(self, id).unwrap_or_else(|| id.clone());
+            let open = self.session.proposals.get(&proposal);
+            let gate_request = open.and_then(|open| open.gate.clone());
+            (proposal, gate_request)
+        };
+        match &mut message {
+            ServerMessage::GateApprove(vote) => {
+                (vote.gate, vote.gate_request) = names(&vote.gate);
+            }
+            ServerMessage::GateReject(vote) => {
+                (vote.gate, vote.gate_request) = names(&vote.gate);
+            }
+            ServerMessage::ToolApprove(vote) => vote.tool_proposal = names(&vote.tool_proposal).0,
+            ServerMessage::ToolReject(vote) => vote.tool_proposal = names(&vote.tool_proposal).0,
+            _ => {}
+        }
+        message
+    }
+
+    /// Closes a gate that did not pass, in our own words and in those of the published protocol.
+    pub(super) fn close_gate(&mut self, resolve: GateResolve) {
+        let proposal = resolve.tool_proposal.clone();
+        let proposer = self.session.proposals.get(&proposal);
+        let proposer = proposer.map(|open| open.proposer.clone());
+        let published = proposer.is_some_and(|proposer| self.is_published_agent(&proposer));
+        let reason = rejection_reason(&resolve);
+        let gate_request = Some(resolve.gate.clone());
+        self.append_system(resolve, Some(proposal.clone()));
+        if published {
+            self.append_rejection(proposal, gate_request, reason);
+        }
+    }
+
+    /// Whether a proposer may wait for messages of the published protocol: an agent that announces
+    /// no executor does not know this server's own.
+    pub(super) fn is_published_agent(&self, proposer: &ParticipantId) -> bool {
+        let proposer = self.session.members.get(proposer);
+        self.decision_context.settings.open_mode || proposer.is_some_and(Member::is_published_agent)
+    }
+
+    /// Tells in the words of the published protocol that a proposal is over.
+    pub(super) fn append_rejection(
+        &mut self,
+        proposal: MessageId,
+        gate_request: Option<MessageId>,
+        reason: String,
+    ) {
+        let rejection = GateReject {
+            gate: proposal.clone(),
+            rejector: ParticipantId::parse(Sender::SYSTEM).expect("a plain word"),
+            reason,
+            digest: None,
+            gate_request,
+            extra: ExtraFields::new(),
+        };
+        self.append_system(rejection, Some(proposal));
     }
 
     /// The sequence number of this voter's approval of the action that waits at the gate, if there
@@ -244,7 +318,7 @@ impl DecisionBuilder<'_> {
             return Err(Refusal::Blocked { rule, reason });
         }
         amend.gate = gate_id;
-        amend.quorum = Some(self.quorum_for(&assessment));
+        amend.quorum = Some(self.quorum_for(&assessment, proposal.tool_category));
         amend.deadline = self.gate_deadline();
         amend.voters = Some(self.electorate(&proposal.proposer));
         amend.assessment = Some(assessment);
@@ -307,7 +381,14 @@ impl DecisionBuilder<'_> {
         by: Option<&ParticipantId>,
     ) {
         let resolve = self.build_resolution(proposal, outcome, cause, by);
-        self.append_system(resolve, Some(proposal.clone()));
+        match outcome {
+            GateOutcome::Approved => {
+                self.append_system(resolve, Some(proposal.clone()));
+            }
+            GateOutcome::Rejected | GateOutcome::TimedOut | GateOutcome::Cancelled => {
+                self.close_gate(resolve);
+            }
+        }
     }
 
     pub(super) fn build_resolution(
@@ -333,4 +414,23 @@ impl DecisionBuilder<'_> {
             rule: None,
         }
     }
+}
+
+/// Why a gate did not pass, for an agent that reads nothing else.
+fn rejection_reason(resolve: &GateResolve) -> String {
+    let by = resolve.by.as_ref();
+    let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+    let what = match resolve.how {
+        ResolutionCause::Rejection => format!("rejected{by}"),
+        ResolutionCause::Cancel => format!("cancelled{by}"),
+        ResolutionCause::ProposerLeft => "cancelled: its agent left the session".to_owned(),
+        ResolutionCause::SessionEnded => "cancelled: the session has ended".to_owned(),
+        ResolutionCause::Deadline | ResolutionCause::Clock => "timed out".to_owned(),
+        ResolutionCause::Quorum => "closed".to_owned(),
+    };
+    let suggestion = resolve.suggestion.as_ref();
+    let suggestion = suggestion.map(|text| format!("suggestion: {text}"));
+    let parts = [Some(what), resolve.reason.clone(), suggestion];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.join("; ")
 }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use pvp_protocol::payload::{
     Approval, ClearedBy, GateAmend, GateOutcome, GateRequest, GateResolve, GateTimeout, ShellExec,
-    TimeoutResolution, ToolDiscard, ToolExecute, ToolOutput, ToolPropose,
+    TimeoutResolution, ToolDiscard, ToolExecute, ToolOutput, ToolPropose, ToolResult,
 };
-use pvp_protocol::{Action, Assessment, Category, Command, MessageId, ParticipantId, Timestamp};
+use pvp_protocol::{
+    Action, Assessment, Category, Command, MessageId, ParticipantId, Timestamp, ToolCategory,
+};
 
 use crate::gate::Gate;
 use crate::output_index::{IndexChange, OutputPosition};
@@ -40,7 +42,12 @@ impl Session {
             .map_err(|error| error.to_string())?;
         let assessment = propose.assessment.as_ref().ok_or(NOT_ASSESSED)?;
         let agent = &propose.agent;
-        Ok(self.open_proposal(id, agent, agent, action, assessment, &propose.description))
+        let opened = self.open_proposal(id, agent, agent, action, assessment, &propose.description);
+        if let Some(proposal) = self.proposals.get_mut(id) {
+            proposal.streaming = propose.streaming;
+            proposal.tool_category = propose.tool_category();
+        }
+        Ok(opened)
     }
 
     pub(super) fn fold_shell_exec(
@@ -76,8 +83,10 @@ impl Session {
             proposer: proposer.clone(),
             executor: executor.clone(),
             action,
+            tool_category: ToolCategory::ShellExecute,
             assessment: assessment.clone(),
             description: description.to_owned(),
+            streaming: false,
             stage: ProposalStage::Assessed,
             gate: None,
             trial: None,
@@ -254,6 +263,7 @@ impl Session {
             driver: grant.driver.clone(),
             output: OutputPosition::default(),
             cancelled: false,
+            has_result: false,
             mode: grant.action.mode,
             kind: match grant.cleared_by {
                 ClearedBy::Tried => ExecutionKind::Trial,
@@ -288,6 +298,20 @@ impl Session {
         let execution = self.execution_mut(&output.tool_proposal)?;
         let chunk = execution.output.advance(run, seq, output);
         Some(IndexChange::Output(chunk))
+    }
+
+    /// A result ends its proposal, except the first one of a streaming tool.
+    pub(super) fn fold_result(&mut self, result: &ToolResult) -> Option<IndexChange> {
+        if !result.more_output {
+            return self.close_proposal(&result.tool_proposal, ProposalOutcome::Finished);
+        }
+        if let Some(execution) = self.execution_mut(&result.tool_proposal) {
+            execution.has_result = true;
+            if !execution.cancelled {
+                execution.deadline = None;
+            }
+        }
+        None
     }
 
     pub(super) fn fold_cancel(&mut self, proposal: &MessageId, at: Timestamp) {

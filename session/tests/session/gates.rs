@@ -117,10 +117,10 @@ fn the_agents_claim_raises_an_assessment_and_never_lowers_it() {
             "p1",
             "bot",
             "tool.propose",
-            with("ls", json!({"risk_level": "low"})),
+            with("ls", json!({"risk_level": "medium"})),
         ),
         &[
-            "8 bot tool.propose `ls` write (raised, because the agent itself calls this low)",
+            "8 bot tool.propose `ls` write (raised, because the agent itself calls this medium)",
             "9 system gate.request action_ref=p1 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 8",
         ],

@@ -5,6 +5,7 @@ mod context;
 mod deadlines;
 mod gates;
 mod participants;
+mod published;
 mod quorum;
 mod random;
 mod read_roots;

@@ -241,6 +241,7 @@ impl RandomDriver {
             1 => propose["arguments"]["mode"] = json!("pty"),
             2 => propose["arguments"] = json!({"command": "make", "args": ["all"]}),
             3 => propose["arguments"]["env"] = json!({"A": "b"}),
+            4 => propose["streaming"] = json!(true),
             _ => {}
         }
         self.proposals.push(id.clone());

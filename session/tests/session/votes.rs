@@ -118,12 +118,12 @@ fn a_gate_may_be_named_by_its_own_id() {
     let gate = fixture.gate_id("p1");
     assert_lines(
         fixture.approves("bob", &gate),
-        &["10 bob gate.approve gate(p1)", "= accepted 10"],
+        &["10 bob gate.approve p1", "= accepted 10"],
     );
     assert_lines(
         fixture.approves("cat", &gate),
         &[
-            "11 cat gate.approve gate(p1)",
+            "11 cat gate.approve p1",
             "12 system gate.resolve p1 approved by quorum approvals=[bob,cat]",
             "13 system tool.execute p1 `make` on bot cleared_by=quorum approved_by=[bob,cat] profile=none 60000ms 5242880B until +60 | nonce for bot",
             "= accepted 11",

@@ -265,7 +265,7 @@ fn happening(
             Some(Happening::Started { cleared_by })
         }
         ServerMessage::ToolResult(result) if result.tool_proposal == *proposal => {
-            let code = result.result.as_ref().and_then(|body| body.exit_code);
+            let code = result.exit_code();
             Some(Happening::Ended(TourOutcome::Ran(code)))
         }
         ServerMessage::GateResolve(resolve)

@@ -50,6 +50,7 @@ async fn vote(connection: Connection, mut events: ConnectionEvents, mut script: 
                     approver: me,
                     comment: Some("agreed".to_owned()),
                     digest: Some(digest),
+                    gate_request: None,
                     extra: ExtraFields::new(),
                 };
                 connection.send(vote).await
@@ -60,6 +61,7 @@ async fn vote(connection: Connection, mut events: ConnectionEvents, mut script: 
                     rejector: me,
                     reason: "I agreed to the command as it was proposed".to_owned(),
                     digest: Some(digest),
+                    gate_request: None,
                     extra: ExtraFields::new(),
                 };
                 connection.send(vote).await

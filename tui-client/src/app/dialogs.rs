@@ -90,6 +90,7 @@ impl App {
             rejector,
             reason: reason.to_owned(),
             digest: Some(gate_version.digest),
+            gate_request: None,
             extra: ExtraFields::new(),
         };
         self.send(request, message);

@@ -237,6 +237,7 @@ impl App {
             approver,
             comment: None,
             digest: Some(digest),
+            gate_request: None,
             extra: ExtraFields::new(),
         };
         self.send(request, message);

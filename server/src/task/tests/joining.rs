@@ -364,6 +364,7 @@ async fn who_leaves_is_no_longer_present_and_not_in_the_roster() {
         pvp_clock::fresh_id(),
         SessionLeave {
             reason: None,
+            connection_lost: false,
             extra: ExtraFields::new(),
         },
     );

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_protocol::payload::{
-    Announce, ClearedBy, GateOutcome, GateResolve, GrantTerms, OutputStream, PresenceStatus,
-    ResolutionCause, RunOutcome, TimeoutResolution, ToolDiscard, ToolExecute, ToolOutput,
-    ToolResult,
+    Announce, ClearedBy, GateOutcome, GateReject, GateResolve, GrantTerms, OutputStream,
+    PresenceStatus, ResolutionCause, RunOutcome, TimeoutResolution, ToolDiscard, ToolExecute,
+    ToolOutput, ToolResult,
 };
 use pvp_protocol::{
     Action, Assessment, Capability, Category, Command, GateTimeoutAction, MessageId, ParticipantId,
@@ -240,6 +240,7 @@ impl LogAuditor {
                     | M::ToolDiscard(_)
                     | M::ToolCancel(_)
                     | M::GateResolve(_)
+                    | M::GateReject(_)
                     | M::SecretRevoke(_)
             );
             assert!(late, "something happens after the end");
@@ -256,6 +257,9 @@ impl LogAuditor {
             }
             M::SessionEnd(_) => self.ended = true,
             M::Announce(announce) => self.record_announce(announce),
+            M::SessionLeave(leave) if leave.connection_lost => {
+                assert!(entry.submitted_digest.is_none(), "said by the participant");
+            }
             M::SessionLeave(_) => {
                 let by = by.unwrap();
                 let participant = self.participants.get_mut(by).unwrap();
@@ -298,7 +302,13 @@ impl LogAuditor {
             M::ContextAdd(add) => {
                 self.context.insert(add.key.clone(), entry.audience.clone());
             }
-            M::ContextUpdate(update) => self.invariant_context(&update.key, entry, by),
+            M::ContextUpdate(update) => {
+                if self.settings.open_mode && !self.context.contains_key(&update.key) {
+                    let everyone = pvp_session::Audience::everyone();
+                    self.context.insert(update.key.clone(), everyone);
+                }
+                self.invariant_context(&update.key, entry, by);
+            }
             M::ContextRemove(remove) => {
                 self.invariant_context(&remove.key, entry, by);
                 self.context.remove(&remove.key);
@@ -356,6 +366,7 @@ impl LogAuditor {
             M::ToolApprove(vote) => {
                 self.invariant_vote(by, &vote.approver, &vote.tool_proposal, true);
             }
+            M::GateReject(vote) if by.is_none() => self.invariant_told_rejection(vote),
             M::GateReject(vote) => self.invariant_vote(by, &vote.rejector, &vote.gate, false),
             M::ToolReject(vote) => {
                 self.invariant_vote(by, &vote.rejector, &vote.tool_proposal, false);
@@ -383,7 +394,9 @@ impl LogAuditor {
                 vote.deadline = amend.deadline;
             }
             M::GateTimeout(timeout) => {
-                let proposal = self.gates[&timeout.gate].clone();
+                let gate = timeout.gate_request.as_ref().unwrap();
+                let proposal = self.gates[gate].clone();
+                assert_eq!(timeout.gate, proposal, "it names the proposal");
                 let vote = self
                     .proposals
                     .get_mut(&proposal)
@@ -530,6 +543,21 @@ impl LogAuditor {
             known.includes(by, self.participants[by].can_vote()),
             "changed unseen"
         );
+    }
+
+    /// The server tells in published words only of what is over already.
+    fn invariant_told_rejection(&self, told: &GateReject) {
+        let proposal = &self.proposals[&told.gate];
+        assert_eq!(told.rejector.as_str(), "system");
+        let gate = proposal.vote.as_ref().map(|vote| &vote.id);
+        assert_eq!(told.gate_request.as_ref(), gate);
+        let blocked = proposal.assessment.category == Category::Blocked;
+        let closed = proposal
+            .vote
+            .as_ref()
+            .is_some_and(|it| it.state == VoteState::Closed);
+        assert!(blocked || closed, "told of what is open");
+        assert!(!proposal.executed, "told of what runs");
     }
 
     /// A vote comes from a person, is on somebody else's proposal, and its gate is open.
@@ -881,7 +909,8 @@ impl LogAuditor {
     fn invariant_result(&mut self, by: Option<&ParticipantId>, result: &ToolResult) {
         let proposal = self.proposals.get_mut(&result.tool_proposal).unwrap();
         assert!(!proposal.closed, "a second result");
-        proposal.closed = true;
+        proposal.closed = !result.more_output;
+        assert!(!result.more_output || by.is_some());
         // A trial that was cancelled ends without a run.
         let cancelled_trial = !proposal.executed && proposal.trial == AuditedTrial::Discarded;
         assert!(proposal.executed || cancelled_trial, "a result of nothing");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pvp_protocol::payload::{Approval, Content, Visibility};
+use pvp_protocol::payload::{Approval, Content, ToolResultValue, Visibility};
 use pvp_protocol::{
     Action, Assessment, Envelope, MessageId, ParticipantId, QuorumRule, Role, ServerMessage,
     Timestamp, WireMessage,
@@ -60,6 +60,12 @@ impl EntryFormatter {
             .get(id)
             .cloned()
             .unwrap_or_else(|| id.to_string())
+    }
+
+    /// A gate that is named by its proposal, and by its request beside that.
+    fn request_name(&self, gate: &MessageId, request: &Option<MessageId>) -> String {
+        assert!(!self.gates.contains_key(gate), "`gate` is the proposal");
+        self.gate_name(request.as_ref().unwrap_or(gate))
     }
 
     fn payload_details(&self, message: &ServerMessage) -> String {
@@ -148,14 +154,16 @@ impl EntryFormatter {
                 format_ids(amend.voters.as_deref().unwrap_or_default()),
                 format_time(amend.deadline)
             ),
-            M::GateApprove(vote) => self.gate_name(&vote.gate),
-            M::GateReject(vote) => format!("{} {}", self.gate_name(&vote.gate), vote.reason),
+            M::GateApprove(vote) => vote.gate.to_string(),
+            M::GateReject(vote) => {
+                format!("{} {}", vote.gate, vote.reason)
+            }
             M::ToolApprove(vote) => vote.tool_proposal.to_string(),
             M::ToolReject(vote) => format!("{} {}", vote.tool_proposal, vote.reason),
             M::GateTimeout(timeout) => {
                 let mut line = format!(
                     "{} {} {} of {}",
-                    self.gate_name(&timeout.gate),
+                    self.request_name(&timeout.gate, &timeout.gate_request),
                     serialized_word(&timeout.resolution),
                     timeout.approvals_received,
                     timeout.approvals_required
@@ -231,7 +239,10 @@ impl EntryFormatter {
                         .map(serialized_word)
                         .unwrap_or_default()
                 );
-                if let Some(body) = &result.result {
+                if let Some(ToolResultValue::Other(value)) = &result.result {
+                    line.push_str(&format!(" {value}"));
+                }
+                if let Some(body) = result.command() {
                     line.push_str(&format!(
                         " {:?} {:?} {:?}",
                         body.exit_code,
