@@ -78,7 +78,6 @@ async fn main() -> anyhow::Result<()> {
                 exit_code: Some(0),
                 stdout: String::new(),
                 stderr: String::new(),
-                more_output: false,
                 extra: ExtraFields::new(),
             }
             .into(),

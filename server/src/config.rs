@@ -215,6 +215,8 @@ settings! {
     session_log_bytes: u64 = 4096 * MIB, "1048576 to 1099511627776", |n| (MIB..=1024 * 1024 * MIB).contains(n);
     /// Bytes of context that are added and updated over the life of one session.
     context_update_bytes: u64 = 256 * MIB, "1024 to 1099511627776", |n| (1024..=1024 * 1024 * MIB).contains(n);
+    /// Bytes of long texts that one session keeps beside its log, on a server without login.
+    long_text_bytes: u64 = 256 * MIB, "1024 to 1099511627776", |n| (1024..=1024 * 1024 * MIB).contains(n);
     /// Days after which sessions that have ended are archived and deleted; 0 keeps them forever.
     retention_days: u64 = 0, "0 to 36500", |n| (0..=36_500).contains(n);
     /// Where sessions are archived before retention deletes them; `archives` in the data directory unless given.
@@ -233,6 +235,8 @@ settings! {
     transcripts: u64 = 128, "1 to 100000", |n| (1..=100_000).contains(n);
     /// Seconds until a connection that has not joined, or sends no whole request, is closed.
     join_seconds: u64 = 5, "1 to 300", |n| (1..=300).contains(n);
+    /// Seconds after which a participant without a connection is told to have left, on a server without login.
+    disconnect_grace_seconds: u64 = 30, "1 to 86400", |n| (1..=86_400).contains(n);
     /// Seconds until a connection that does not read, or sends a body too slowly, is closed.
     stall_seconds: u64 = 30, "1 to 3600", |n| (1..=3600).contains(n);
     /// Seconds that a read may run.
@@ -353,16 +357,27 @@ impl ServerConfig {
             timeout_ms: seconds * 1000,
             output_bytes,
         };
+        // Agents of the published protocol share whole projects as they join.
+        let generous = |configured: u64, usual: u64, open: u64| match self.open {
+            true if configured == usual => open,
+            true | false => configured,
+        };
+        let usual = Self::default();
+        let (burst, rate, context) = (
+            generous(self.message_burst, usual.message_burst, 10_000),
+            generous(self.messages_per_second, usual.messages_per_second, 1000),
+            generous(self.context_bytes, usual.context_bytes, 64 * MIB),
+        );
         SessionSettings {
             limits: Limits {
                 message_bytes: size(self.message_bytes),
                 json_depth: size(self.json_depth),
-                messages_per_second: count(self.messages_per_second),
-                message_burst: count(self.message_burst),
+                messages_per_second: count(rate),
+                message_burst: count(burst),
                 participants: count(self.participants),
                 open_proposals: count(self.open_proposals),
                 open_gates: count(self.open_gates),
-                context_bytes: size(self.context_bytes),
+                context_bytes: size(context),
                 proposals: count(self.proposals),
             },
             open_mode: self.open,

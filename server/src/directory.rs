@@ -32,8 +32,9 @@ use crate::feed::RingBudget;
 use crate::invite::{self, Inviter};
 use crate::join::FailedJoins;
 use crate::live_tokens::LiveTokens;
+use crate::long_text;
 use crate::metrics::Metrics;
-use crate::reply_queue::ReplyQueue;
+use crate::reply_queue::{ConnectionReply, ReplyQueue};
 use crate::store::{LogHead, Store, StoreError, Tombstone};
 use crate::task::{
     self, DeferredReply, DeletionRequest, HttpAccess, JoinedSession, PresenceMap, ReplyTo,
@@ -399,6 +400,12 @@ impl SessionDirectory {
         reply_queue: Arc<ReplyQueue>,
         charge: Charge,
     ) {
+        let mut submitted = submitted;
+        let replaced = long_text::replace_long_texts(self, session, &mut submitted.message).await;
+        if let Err(refusal) = replaced {
+            let (id, answer) = (submitted.id, Answer::Refused(refusal));
+            return reply_queue.push(ConnectionReply { id, answer }, charge);
+        }
         let reply = ReplyTo::Queue(reply_queue, submitted.id.clone(), charge);
         self.send_command(
             session,
@@ -414,6 +421,8 @@ impl SessionDirectory {
         by: Speaker,
         submitted: SubmittedMessage,
     ) -> Result<Answer, Refusal> {
+        let mut submitted = submitted;
+        long_text::replace_long_texts(self, session, &mut submitted.message).await?;
         let (sender, answer) = oneshot::channel();
         let request = Box::new(SessionRequest::Submit { by, submitted });
         self.send_command(

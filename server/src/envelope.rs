@@ -1,12 +1,15 @@
 //! Builds the envelopes that are not logged: answers, welcomes, heartbeats.
 
-use pvp_protocol::payload::{ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck};
+use std::sync::Arc;
+
+use pvp_protocol::payload::{ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck, SessionCreate};
 use pvp_protocol::{
     Envelope, EnvelopeHeader, ExtraFields, MessageId, Refusal, Sender, ServerMessage, SessionId,
 };
 
 use pvp_session::Answer;
 
+use crate::directory::SessionDirectory;
 use crate::reply_queue::ConnectionReply;
 
 /// A message from the server that is not logged.
@@ -79,4 +82,19 @@ pub(crate) fn pong(session: &SessionId, ping: MessageId) -> Vec<u8> {
 /// The server's own ping.
 pub(crate) fn ping(session: &SessionId) -> Vec<u8> {
     ephemeral(session, None, HeartbeatPing::default())
+}
+
+/// What a session is, told to somebody who creates it; `None` if it cannot be read.
+pub(crate) async fn creation(
+    directory: &Arc<SessionDirectory>,
+    session: &SessionId,
+    create: MessageId,
+) -> Option<Vec<u8>> {
+    let described = directory.query(session, |session| SessionCreate {
+        name: session.name().map(str::to_owned),
+        config: session.config().clone(),
+        extra: ExtraFields::new(),
+    });
+    let described = described.await?;
+    Some(ephemeral(session, Some(create), described))
 }

@@ -18,6 +18,7 @@ mod envelope;
 mod feed;
 mod http;
 mod live_tokens;
+mod long_text;
 mod metrics;
 mod origin;
 mod output;

@@ -121,8 +121,12 @@ impl Roster {
             let status = presence.get(&id).copied();
             let encoded = EncodedMember {
                 person: encode_person(&member.announce, status),
-                announcement: earlier
-                    .unwrap_or_else(|| announcement_frame(session.id(), &member.announce)),
+                // Whoever was told to be gone is not announced to those who come.
+                announcement: match member.connection_lost {
+                    true => Bytes::new(),
+                    false => earlier
+                        .unwrap_or_else(|| announcement_frame(session.id(), &member.announce)),
+                },
             };
             self.members.insert(id, encoded);
             #[cfg(test)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use pvp_protocol::{MessageId, Refusal, SessionId, Timestamp};
+use pvp_protocol::{Digest, MessageId, Refusal, SessionId, Timestamp};
 use pvp_session::{IndexChange, ProposalRecord};
 
 mod anchor;
@@ -522,6 +522,22 @@ pub trait Store: Send + Sync {
 
     /// Writes when tokens were last used, unless a later time is written.
     fn record_token_uses(&self, uses: Vec<(String, Timestamp)>) -> StoreResult<'_, ()>;
+
+    /// Keeps a long text that messages of a session refer to by its hash; false, and nothing is kept,
+    /// if the texts of the session would have more than `limit` bytes.
+    fn keep_content<'a>(
+        &'a self,
+        session: &'a SessionId,
+        content: String,
+        limit: u64,
+    ) -> StoreResult<'a, bool>;
+
+    /// The text of a session with this hash.
+    fn find_content<'a>(
+        &'a self,
+        session: &'a SessionId,
+        hash: Digest,
+    ) -> StoreResult<'a, Option<String>>;
 
     /// Adds a join code and forgets those that expired long before `forget_before`; false, and
     /// nothing is added, if `limit` of them can still be used.

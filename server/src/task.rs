@@ -127,6 +127,8 @@ pub(crate) struct SessionTask {
     next_presence_check: Option<Timestamp>,
     /// When the presence of each participant may change next.
     presence_schedule: PresenceSchedule,
+    /// Since when those have no device who will be told to be gone.
+    disconnected_since: BTreeMap<ParticipantId, Timestamp>,
     /// How often someone's presence was checked, for tests.
     #[cfg(test)]
     presence_checks: usize,
@@ -208,6 +210,7 @@ impl SessionTask {
             last_ping: now,
             next_presence_check: None,
             presence_schedule: PresenceSchedule::default(),
+            disconnected_since: BTreeMap::new(),
             #[cfg(test)]
             presence_checks: 0,
             backoff_until: now,
@@ -255,10 +258,11 @@ impl SessionTask {
         self.unload().await;
     }
 
-    /// True when no participant has a device connected. The deadlines of an unloaded session are
+    /// True when no participant has a device connected, and nobody is about to be told to be gone. The
+    /// deadlines of an unloaded session are
     /// indexed in the store.
     fn can_unload(&self) -> bool {
-        self.devices.count() == 0
+        self.devices.count() == 0 && self.disconnected_since.is_empty()
     }
 
     fn idle_timeout(&self) -> Duration {

@@ -196,7 +196,6 @@ impl ConnectionAgent {
                     exit_code: Some(0),
                     stdout: String::new(),
                     stderr: String::new(),
-                    more_output: false,
                     extra: ExtraFields::new(),
                 }
                 .into(),

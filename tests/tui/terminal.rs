@@ -292,7 +292,7 @@ async fn keys_reach_a_real_program_and_what_it_shows_comes_back() {
         Some(ProposalEvent::Finished(result)) => {
             assert!(result.success, "{result:?}");
             // The program's terminal has the size of the pane, not of the whole screen.
-            let printed = result.result.unwrap().stdout;
+            let printed = &result.command().unwrap().stdout;
             assert!(printed.trim_end().ends_with(" 98"), "{printed}");
         }
         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 use crate::payload::DiscardedTrial;
 use crate::{
     Assessment, Category, Digest, ExtraFields, GateTimeoutAction, JsonObject, MessageId,
-    ParticipantId, QuorumRule, Timestamp,
+    ParticipantId, QuorumRule, Sender, Timestamp,
 };
 
 wire_enums! {
@@ -45,6 +45,20 @@ wire_enums! {
         Cancel,
         ProposerLeft,
         SessionEnded,
+    }
+}
+
+impl GateReject {
+    /// The server's word that a proposal is over.
+    pub fn by_server(proposal: MessageId, gate_request: Option<MessageId>, reason: String) -> Self {
+        Self {
+            gate: proposal,
+            rejector: ParticipantId::parse(Sender::SYSTEM).expect("a plain word"),
+            reason,
+            digest: None,
+            gate_request,
+            extra: ExtraFields::new(),
+        }
     }
 }
 

@@ -9,9 +9,9 @@ use super::Principal;
 use crate::directory::SessionDirectory;
 use crate::viewer::Viewer;
 
-/// The largest result that an agent may send to a server without login, in bytes; agents written
-/// for the published PVP v1 protocol may send this much.
-const MAX_OPEN_MODE_RESULT_BYTES: usize = 24 * 1024 * 1024;
+/// The largest message that an agent may send to a server without login, in bytes; agents written
+/// for the published PVP v1 protocol put whole files and outputs into one.
+const MAX_OPEN_MODE_MESSAGE_BYTES: usize = 24 * 1024 * 1024;
 
 /// A message as its text was parsed.
 pub(crate) type ParsedMessage = Result<(EnvelopeHeader, ClientMessage), MessageParseError>;
@@ -42,20 +42,29 @@ impl From<MessageParseError> for MessageRefusal {
 pub(crate) fn max_message_bytes(directory: &SessionDirectory, kind: ParticipantKind) -> usize {
     let limit = directory.settings.limits.message_bytes;
     match kind {
-        ParticipantKind::Agent if directory.config.open => limit.max(MAX_OPEN_MODE_RESULT_BYTES),
+        ParticipantKind::Agent if directory.config.open => limit.max(MAX_OPEN_MODE_MESSAGE_BYTES),
         ParticipantKind::Agent | ParticipantKind::Human => limit,
     }
 }
 
-/// Checks the size of a message that was within [`max_message_bytes`]: only a result may be larger
-/// than what is allowed to everyone.
+/// Checks the size of a message that was within [`max_message_bytes`]: only results, proposals and
+/// context may be larger than what is allowed to everyone.
 pub(crate) fn check_size(
     bytes: usize,
     parsed: &ParsedMessage,
     limits: &Limits,
 ) -> Result<(), Refusal> {
-    let is_result = matches!(parsed, Ok((_, ClientMessage::ToolResult(_))));
-    if bytes <= limits.message_bytes || is_result {
+    let may_be_large = matches!(
+        parsed,
+        Ok((
+            _,
+            ClientMessage::ToolResult(_)
+                | ClientMessage::ToolPropose(_)
+                | ClientMessage::ContextAdd(_)
+                | ClientMessage::ContextUpdate(_)
+        ))
+    );
+    if bytes <= limits.message_bytes || may_be_large {
         return Ok(());
     }
     Err(too_big(limits))

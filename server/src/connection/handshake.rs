@@ -24,6 +24,9 @@ use crate::token::Login;
 /// Messages that a client may send before joining.
 const MAX_MESSAGES_BEFORE_JOIN: usize = 32;
 
+/// The same on a server without login, where each of them lets the client take its time.
+const MAX_OPEN_MESSAGES_BEFORE_JOIN: usize = 1024;
+
 /// A connection that has joined a session.
 pub(super) struct AdmittedConnection {
     /// The session it has joined.
@@ -55,14 +58,19 @@ pub(super) async fn await_join(
     slot: Arc<ConnectionSlot>,
 ) -> Result<Box<AdmittedConnection>, ConnectionEnd> {
     let seconds = directory.config.join_seconds;
-    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let time_to_join = Duration::from_secs(seconds);
+    let mut deadline = Instant::now() + time_to_join;
+    let most = match directory.config.open {
+        true => MAX_OPEN_MESSAGES_BEFORE_JOIN,
+        false => MAX_MESSAGES_BEFORE_JOIN,
+    };
     let mut handshake = Handshake {
         directory,
         principal: Principal::new(login),
         slot: slot.clone(),
     };
     let mut shutdown = directory.shutdown_signal();
-    for _ in 0..MAX_MESSAGES_BEFORE_JOIN {
+    for _ in 0..most {
         let message = tokio::select! {
             message = timeout_at(deadline, poll_fn(|cx| poll_message(socket, cx))) => message,
             _ = shutdown.wait_for(|stopping| *stopping) => {
@@ -90,6 +98,9 @@ pub(super) async fn await_join(
             }
             Ok(Ok(Incoming::Closed { .. }) | Err(_)) => return Err(ConnectionEnd::ByPeer),
         };
+        if directory.config.open {
+            deadline = Instant::now() + time_to_join;
+        }
         let parsed = parse_client_message(&text, &directory.settings.limits);
         let session = match &parsed {
             Ok((header, _)) => header.session.clone(),
@@ -175,6 +186,12 @@ impl Handshake<'_> {
             .directory
             .create(&session, by, token, id.clone(), create)
             .await?;
+        // Published clients wait to hear of it before they join.
+        if self.directory.config.open
+            && let Some(told) = envelope::creation(self.directory, &session, id.clone()).await
+        {
+            push_text(socket, &told);
+        }
         push_text(
             socket,
             &envelope::reply(&session, ConnectionReply { id, answer }),

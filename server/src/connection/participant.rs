@@ -3,7 +3,7 @@
 mod incoming;
 mod outgoing;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pvp_protocol::{ParticipantKind, Refusal, SessionId};
-use pvp_session::Answer;
+use pvp_protocol::{MessageId, ParticipantKind, Refusal, SessionId};
+use pvp_session::{Answer, HistoryFilter};
 use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep};
@@ -73,8 +73,12 @@ struct ParticipantConnection<'a> {
     /// The sequence number where history ends, and a frame to send at that point; `None` once the
     /// history was sent, or if the client resumed.
     after_history: Option<(u64, Option<Bytes>)>,
+    /// What the history leaves out; `None` if it is complete.
+    history_filter: Option<Arc<HistoryFilter>>,
     /// The read from the store that is under way, if any.
     backfill: Option<JoinHandle<Result<BackfillPage, String>>>,
+    /// The proposals that were not answered yet, on a server without login.
+    sent_proposals: BTreeSet<MessageId>,
     /// How many messages of this connection have not been answered on the socket.
     unanswered: usize,
     /// Bytes of the queued replies that the connection made itself.
@@ -153,6 +157,9 @@ impl<'a> ParticipantConnection<'a> {
             },
             Charge::Paid,
         );
+        // Whoever asks for a part of the log knows what is past.
+        let filter = joined.history_filter.filter(|_| join.history.is_none());
+        let filter = filter.filter(|_| join.after.is_none()).map(Arc::new);
         let (seen, after_history) = match join.after {
             Some(after) => (after, None),
             None => {
@@ -167,7 +174,9 @@ impl<'a> ParticipantConnection<'a> {
                 let mut seen = (live_from - 1).saturating_sub(history);
                 // Where many join at a time, what happened before is what is in memory.
                 let viewer = &joined.device;
-                if let Some(recent) = joined.feed.read_range(seen + 1, live_from, viewer) {
+                if filter.is_none()
+                    && let Some(recent) = joined.feed.read_range(seen + 1, live_from, viewer)
+                {
                     welcome_frames.extend(recent);
                     seen = live_from - 1;
                 }
@@ -181,6 +190,8 @@ impl<'a> ParticipantConnection<'a> {
             },
             viewer: joined.device,
             secrets: joined.secrets,
+            history_filter: filter,
+            sent_proposals: BTreeSet::new(),
             socket,
             directory,
             session,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ed25519_dalek::SigningKey;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use pvp_protocol::{MessageId, SessionId, Timestamp};
+use pvp_protocol::{Digest, MessageId, SessionId, Timestamp};
 use pvp_session::{IndexChange, IndexedChunk, ProposalRecord};
 use tokio::sync::oneshot;
 
@@ -79,6 +79,8 @@ struct MemoryLog {
     proposals: BTreeMap<u64, ProposalRecord>,
     /// The chunks of output, by run, stream and number.
     outputs: BTreeMap<(u64, &'static str, u64), IndexedChunk>,
+    /// The long texts that its messages refer to, by hash.
+    contents: BTreeMap<Digest, String>,
     /// Its snapshots, oldest first.
     snapshots: Vec<LogSnapshot>,
     /// Where it ended before its last entry was removed.
@@ -225,6 +227,7 @@ impl MemoryState {
                 checkpoints: Vec::new(),
                 proposals: BTreeMap::new(),
                 outputs: BTreeMap::new(),
+                contents: BTreeMap::new(),
                 snapshots: Vec::new(),
                 cut_head: None,
             });
@@ -641,6 +644,34 @@ impl Store for MemoryStore {
                 }
             }
         })
+    }
+
+    fn keep_content<'a>(
+        &'a self,
+        session: &'a SessionId,
+        content: String,
+        limit: u64,
+    ) -> StoreResult<'a, bool> {
+        self.ready(|state| {
+            let Some(log) = state.logs.iter_mut().find(|log| log.session == *session) else {
+                return false;
+            };
+            let hash = Digest::of_content(content.as_bytes());
+            let used: usize = log.contents.values().map(String::len).sum();
+            let has_room = (used + content.len()) as u64 <= limit;
+            if has_room {
+                log.contents.insert(hash, content);
+            }
+            has_room || log.contents.contains_key(&hash)
+        })
+    }
+
+    fn find_content<'a>(
+        &'a self,
+        session: &'a SessionId,
+        hash: Digest,
+    ) -> StoreResult<'a, Option<String>> {
+        self.ready(|state| state.find(session)?.contents.get(&hash).cloned())
     }
 
     fn insert_join_code(

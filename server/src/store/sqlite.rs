@@ -2,6 +2,7 @@
 
 mod archive;
 mod checkpoint_rows;
+mod contents;
 mod deletion;
 mod ignore_file;
 mod index_rows;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use pvp_protocol::{MessageId, SessionId, Timestamp};
+use pvp_protocol::{Digest, MessageId, SessionId, Timestamp};
 use pvp_session::ProposalRecord;
 use rusqlite::ErrorCode;
 use tokio::sync::Semaphore;
@@ -321,6 +322,25 @@ impl Store for SqliteStore {
 
     fn record_token_uses(&self, uses: Vec<(String, Timestamp)>) -> StoreResult<'_, ()> {
         self.query(move |inner| inner.tokens.record_uses(&uses))
+    }
+
+    fn keep_content<'a>(
+        &'a self,
+        session: &'a SessionId,
+        content: String,
+        limit: u64,
+    ) -> StoreResult<'a, bool> {
+        let session = session.clone();
+        self.query(move |inner| inner.tokens.keep_content(&session, &content, limit))
+    }
+
+    fn find_content<'a>(
+        &'a self,
+        session: &'a SessionId,
+        hash: Digest,
+    ) -> StoreResult<'a, Option<String>> {
+        let session = session.clone();
+        self.query(move |inner| inner.tokens.find_content(&session, &hash))
     }
 
     fn insert_join_code(

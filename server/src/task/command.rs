@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pvp_protocol::payload::{Announce, ContextAdd, PresenceStatus, SessionCreate, SessionWelcome};
 use pvp_protocol::{MessageId, ParticipantId, Refusal};
-use pvp_session::{Answer, Identity, Session, SubmittedMessage};
+use pvp_session::{Answer, HistoryFilter, Identity, Session, SubmittedMessage};
 use tokio::sync::oneshot;
 
 use crate::admission::{Charge, Speaker};
@@ -91,6 +91,8 @@ pub(crate) struct JoinedSession {
     pub(crate) roster: RosterForJoiner,
     /// The session's working directory, shared as context; `None` if none was shared.
     pub(crate) working_directory: Option<ContextAdd>,
+    /// What the history leaves out for an agent that would act on it again; `None` for others.
+    pub(crate) history_filter: Option<HistoryFilter>,
     /// The first sequence number that is not history: that of the participant's own announcement,
     /// or of the next entry.
     pub(crate) live_from_seq: u64,

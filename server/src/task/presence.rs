@@ -193,6 +193,7 @@ impl SessionTask {
             secrets: self.secrets.clone(),
             roster,
             working_directory: self.session.working_directory_context().cloned(),
+            history_filter: self.session.history_filter(participant),
             live_from_seq: admission.seq.unwrap_or(welcome.head + 1),
             welcome,
             accepted_seq: admission.seq,
@@ -308,13 +309,15 @@ impl SessionTask {
         let Some(timed_out) = member.map(|member| member.timed_out) else {
             self.presence.remove(id);
             self.http_presence.remove(id);
+            self.disconnected_since.remove(id);
             self.presence_schedule.set(id, None);
             return;
         };
         let viewer = self.get_or_create_viewer(id);
         let http_until = self.refresh_http_presence(&viewer, now);
         let (status, away, next) = self.presence_status(&viewer, now);
-        let next = [http_until, next].into_iter().flatten().min();
+        let gone_at = self.check_connection(&viewer, now, batch);
+        let next = [http_until, next, gone_at].into_iter().flatten().min();
         self.presence_schedule.set(id, next);
         // Someone who was away is back when they connect, not when a restarted server has
         // forgotten how long they have been away.
@@ -348,6 +351,32 @@ impl SessionTask {
             self.feed
                 .broadcast_presence(&envelope::ephemeral(&self.id, None, update));
         }
+    }
+
+    /// On a server without login, tells that somebody is gone once all their devices have been for
+    /// the grace time: published clients know of no other presence. Returns when that will be.
+    fn check_connection(
+        &mut self,
+        viewer: &Viewer,
+        now: Timestamp,
+        batch: &mut WriteBatch,
+    ) -> Option<Timestamp> {
+        let participant = &viewer.participant;
+        let member = self.session.member(participant)?;
+        if viewer.device_count() > 0 || member.connection_lost || !self.directory.config.open {
+            self.disconnected_since.remove(participant);
+            return None;
+        }
+        let since = self.disconnected_since.entry(participant.clone());
+        let grace = self.directory.config.disconnect_grace_seconds;
+        let gone_at = since.or_insert(now).plus_seconds(grace);
+        if now < gone_at {
+            return Some(gone_at);
+        }
+        self.disconnected_since.remove(participant);
+        let participant = participant.clone();
+        self.apply_input(Input::ConnectionLost { participant }, batch);
+        None
     }
 
     /// Until when someone's HTTP requests count as presence; a request that waits extends it.

@@ -5,8 +5,8 @@ use pvp_protocol::payload::{
     ToolReject,
 };
 use pvp_protocol::{
-    Action, Category, Command, Digest, ExtraFields, MessageId, ParticipantId, QuorumRule, Refusal,
-    Role, Sender, ServerMessage,
+    Action, Category, Command, Digest, MessageId, ParticipantId, QuorumRule, Refusal, Role,
+    ServerMessage,
 };
 
 use super::proposals::proposal_id_of;
@@ -194,14 +194,7 @@ impl DecisionBuilder<'_> {
         gate_request: Option<MessageId>,
         reason: String,
     ) {
-        let rejection = GateReject {
-            gate: proposal.clone(),
-            rejector: ParticipantId::parse(Sender::SYSTEM).expect("a plain word"),
-            reason,
-            digest: None,
-            gate_request,
-            extra: ExtraFields::new(),
-        };
+        let rejection = GateReject::by_server(proposal.clone(), gate_request, reason);
         self.append_system(rejection, Some(proposal));
     }
 

@@ -68,11 +68,18 @@ impl ParticipantConnection<'_> {
                     Err(refusal) => self.send_refusal(&refusal, Some(header.id)),
                 }
             }
+            ClientMessage::SessionCreate(_) => {
+                self.tell_creation(header.id.clone()).await;
+                self.submit(header, message, admitted.charge).await;
+            }
             _ => self.submit(header, message, admitted.charge).await,
         }
     }
 
     async fn submit(&mut self, header: EnvelopeHeader, message: ClientMessage, charge: Charge) {
+        if let (ClientMessage::ToolPropose(_), true) = (&message, self.directory.config.open) {
+            self.sent_proposals.insert(header.id.clone());
+        }
         self.unanswered += 1;
         let submitted = SubmittedMessage::with_header(header, message);
         let by = self.principal.speaker(self.viewer.participant.clone());
@@ -80,6 +87,14 @@ impl ParticipantConnection<'_> {
         self.directory
             .submit(&self.session, by, submitted, reply_queue, charge)
             .await;
+    }
+
+    /// Tells a participant who creates the session again what it is.
+    async fn tell_creation(&mut self, create: MessageId) {
+        let told = envelope::creation(&self.directory, &self.session, create).await;
+        if let Some(told) = told {
+            self.reply(told);
+        }
     }
 
     /// Records that the participant is present, and notifies the session's task if they counted as

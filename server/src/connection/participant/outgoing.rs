@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
+use pvp_protocol::Refusal;
+use pvp_protocol::payload::GateReject;
 use pvp_session::Answer;
 
 use super::ParticipantConnection;
@@ -118,13 +120,15 @@ impl ParticipantConnection<'_> {
     }
 
     fn start_backfill(&mut self, until: u64) {
+        let filter = self.history_filter.clone();
+        let filter = filter.filter(|_| self.after_history.is_some());
         self.backfill = Some(tokio::spawn(backfill::read_page(
             self.directory.clone(),
             self.session.clone(),
             Arc::clone(&self.viewer),
             self.secrets.clone(),
-            self.cursor.next_seq,
-            until,
+            (self.cursor.next_seq, until),
+            filter,
         )));
     }
 
@@ -158,6 +162,9 @@ impl ParticipantConnection<'_> {
             match reply {
                 QueuedReply::Answer(reply, charge) => {
                     self.on_answer(&reply, charge);
+                    if let Some(told) = self.tell_refused_proposal(&reply) {
+                        append_text_frame(&mut frames, &told);
+                    }
                     append_text_frame(&mut frames, &envelope::reply(&self.session, reply));
                 }
                 QueuedReply::Text(text) => {
@@ -178,6 +185,23 @@ impl ParticipantConnection<'_> {
         self.unanswered += 1;
         self.queued_bytes += text.len();
         self.reply_queue.push_text(text);
+    }
+
+    /// Tells a published agent that its proposal was refused, in the words that it waits for. A
+    /// blocked one is in the log, and told from there.
+    fn tell_refused_proposal(&mut self, reply: &ConnectionReply) -> Option<Vec<u8>> {
+        let is_proposal = self.sent_proposals.remove(&reply.id);
+        match &reply.answer {
+            Answer::Refused(Refusal::Blocked { .. })
+            | Answer::Accepted(_)
+            | Answer::Duplicate(_) => None,
+            Answer::Refused(refusal) => {
+                let reason = refusal.to_string();
+                let rejection = GateReject::by_server(reply.id.clone(), None, reason);
+                let told = || envelope::ephemeral(&self.session, Some(reply.id.clone()), rejection);
+                is_proposal.then(told)
+            }
+        }
     }
 
     fn on_answer(&mut self, reply: &ConnectionReply, charge: Charge) {

@@ -12,7 +12,9 @@ use super::schema::{get_millis, get_seq, millis_column, seq_column};
 const ROWS_PER_TRANSACTION: i64 = 128;
 
 /// The statements that remove rows of a deleted session.
-const PURGE_SQL: [&str; 5] = [
+const PURGE_SQL: [&str; 6] = [
+    "DELETE FROM contents WHERE rowid IN
+         (SELECT rowid FROM contents WHERE session = ?1 LIMIT ?2)",
     "DELETE FROM entries WHERE rowid IN
          (SELECT rowid FROM entries WHERE session = ?1 LIMIT ?2)",
     "DELETE FROM checkpoints WHERE rowid IN

@@ -140,6 +140,16 @@ const MIGRATIONS: &[&str] = &[
     CREATE INDEX proposals_by_short_id ON proposals (substr(id, -6));
     CREATE INDEX proposals_by_short_gate ON proposals (substr(gate, -6)) WHERE gate IS NOT NULL;
 ",
+    "
+    -- Long texts that messages of a session refer to by their SHA-256.
+    CREATE TABLE contents (
+        session INTEGER NOT NULL,
+        hash BLOB NOT NULL,
+        bytes INTEGER NOT NULL,
+        content TEXT NOT NULL,
+        PRIMARY KEY (session, hash)
+    );
+",
 ];
 
 /// The schema version that this program writes.
