@@ -48,7 +48,8 @@ impl DecisionRecord {
 
     /// Reads a note, or the last paragraph of a message.
     pub(super) fn parse(text: &str) -> Self {
-        let (mut record, mut ids) = (Self::default(), Vec::new());
+        let (mut record, mut approvals) = (Self::default(), vec![ApprovalLines::default()]);
+        let mut current = 0;
         for line in text.lines().take(MAX_LINES) {
             let Some((key, value)) = line.split_once(':') else {
                 continue;
@@ -57,19 +58,21 @@ impl DecisionRecord {
             match key.trim() {
                 SESSION => add(&mut record.sessions, SessionId::parse(value).ok()),
                 PROPOSAL => {
-                    // Where a note has no names, the ids must do.
-                    add_all(&mut record.approvers, &mut ids);
                     add(&mut record.proposals, MessageId::parse(value).ok());
+                    let proposals = &record.proposals;
+                    let at = proposals.iter().position(|it| it.as_str() == value);
+                    // Lines about a proposal that cannot be read are about none.
+                    current = at.map_or(0, |at| at + 1);
+                    approvals.resize_with(proposals.len() + 1, ApprovalLines::default);
                 }
-                APPROVED_BY => ids = names_in(value),
-                APPROVERS => {
-                    ids.clear();
-                    add_all(&mut record.approvers, &mut names_in(value));
-                }
+                APPROVED_BY => approvals[current].ids = names_in(value),
+                APPROVERS => approvals[current].names = names_in(value),
                 _ => {}
             }
         }
-        add_all(&mut record.approvers, &mut ids);
+        for approver in approvals.into_iter().flat_map(ApprovalLines::approvers) {
+            add(&mut record.approvers, Some(approver));
+        }
         record
     }
 
@@ -79,6 +82,23 @@ impl DecisionRecord {
         let message = text.split_once("\n\n").map_or("", |(_, message)| message);
         let paragraphs = message.trim_end().rsplit("\n\n");
         Self::parse(paragraphs.into_iter().next().unwrap_or_default())
+    }
+}
+
+/// Who approved one proposal. The executor writes ids, and the hooks write names as well.
+#[derive(Default)]
+struct ApprovalLines {
+    ids: Vec<String>,
+    names: Vec<String>,
+}
+
+impl ApprovalLines {
+    /// The names, or where there are none the ids.
+    fn approvers(self) -> Vec<String> {
+        match self.names.is_empty() {
+            true => self.ids,
+            false => self.names,
+        }
     }
 }
 
@@ -95,12 +115,6 @@ fn add<T: PartialEq>(all: &mut Vec<T>, one: Option<T>) {
         && all.len() < MAX_READ
     {
         all.push(one);
-    }
-}
-
-fn add_all(all: &mut Vec<String>, more: &mut Vec<String>) {
-    for one in more.drain(..) {
-        add(all, Some(one));
     }
 }
 
@@ -262,6 +276,10 @@ mod tests {
         let record = DecisionRecord::parse(text);
         assert_eq!(record.approvers, strings(&["ann", "bob"]));
         assert_eq!(record.proposals.len(), 1);
+        // Below the note of the hook, it adds nobody.
+        let mut both = note(&session(), &context(), &[command("a1", &["Ann"])]);
+        both += "\nPVP-Session: owl\nPVP-Proposal: a1\nPVP-Approved-By: p0\nPVP-Digest: 00\n";
+        assert_eq!(DecisionRecord::parse(&both).approvers, strings(&["Ann"]));
     }
 
     #[test]

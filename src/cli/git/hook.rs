@@ -1,6 +1,7 @@
 //! `pvp git hook`: what the installed hooks call. It never fails, prints nothing, and does nothing
 //! if no server answers in time: a commit must not wait for PVP, nor be lost to it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -8,8 +9,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use pvp_client::ApiClient;
-use pvp_protocol::SessionId;
 use pvp_protocol::api::{CommandStatus, DecidedCommand, SessionCommitContext};
+use pvp_protocol::{MessageId, SessionId};
 
 use super::super::links::LinkArguments;
 use super::decision_record::{self, DecisionRecord};
@@ -164,14 +165,13 @@ impl CommitDecisions {
         let Some((session, context)) = ask_server(link.clone(), since) else {
             return Ok(None);
         };
-        // The command that made the parent ended after it, in the same second or later.
         let before = match &parent {
-            Some(parent) => recorded(repository, parent, RecordPlace::NoteOrMessage)?,
-            None => DecisionRecord::default(),
+            Some(parent) => recorded_since(repository, parent, since)?,
+            None => BTreeSet::new(),
         };
         let top_level = repository.top_level()?;
         let mut commands = context.commands.clone();
-        commands.retain(|it| !before.proposals.contains(&it.tool_proposal));
+        commands.retain(|it| !before.contains(&it.tool_proposal));
         commands.retain(|it| may_change(it, &top_level));
         let commands = order_commands(commands);
         Ok((!commands.is_empty()).then_some(Self {
@@ -229,14 +229,35 @@ fn ask_server(
 
 /// When a commit was made, in seconds since 1970; `None` if it does not say.
 fn committed_at(repository: &Repository, commit: &str) -> anyhow::Result<Option<u64>> {
-    let mut objects = repository.read_objects(&[commit.to_owned()])?;
-    let object = objects.remove(commit).unwrap_or_default();
-    let text = String::from_utf8_lossy(&object);
+    let objects = repository.read_objects(&[commit.to_owned()])?;
+    Ok(objects.get(commit).and_then(|object| commit_time(object)))
+}
+
+fn commit_time(object: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(object);
     let mut lines = text.lines().take_while(|line| !line.is_empty());
-    let committer = lines.find_map(|line| line.strip_prefix("committer "));
+    let committer = lines.find_map(|line| line.strip_prefix("committer "))?;
     // The line ends with the time and the zone.
-    let time = committer.and_then(|line| line.rsplit(' ').nth(1));
-    Ok(time.and_then(|time| time.parse().ok()))
+    committer.rsplit(' ').nth(1)?.parse().ok()
+}
+
+/// The proposals that the parent names, and those that other commits of the same second or later
+/// name: the command that makes a commit ends after it, and would otherwise count for the next too.
+fn recorded_since(
+    repository: &Repository,
+    parent: &str,
+    since: Option<u64>,
+) -> anyhow::Result<BTreeSet<MessageId>> {
+    let ancestors = repository.ancestors(parent, MAX_COMMANDS)?;
+    let objects = repository.read_objects(&ancestors)?;
+    let mut proposals = BTreeSet::new();
+    for (commit, object) in objects {
+        if commit_time(&object) >= since {
+            let record = recorded(repository, &commit, RecordPlace::NoteOrMessage)?;
+            proposals.extend(record.proposals);
+        }
+    }
+    Ok(proposals)
 }
 
 /// Where to look for the decisions behind a commit.
@@ -270,7 +291,7 @@ fn recorded(
 #[cfg(test)]
 mod tests {
     use pvp_protocol::payload::ClearedBy;
-    use pvp_protocol::{Category, MessageId, Timestamp};
+    use pvp_protocol::{Category, Timestamp};
 
     use super::*;
 

@@ -89,6 +89,14 @@ impl Repository {
         found.ok().filter(|commit| is_object_name(commit))
     }
 
+    /// A commit and those before it, at most `limit`.
+    pub(super) fn ancestors(&self, commit: &str, limit: usize) -> anyhow::Result<Vec<String>> {
+        let max_count = format!("--max-count={limit}");
+        let listed = self.git(&["rev-list", &max_count, commit])?;
+        let listed = String::from_utf8_lossy(&listed);
+        Ok(listed.lines().map(str::to_owned).collect())
+    }
+
     /// The content of objects, by name; those that are not there are left out.
     pub(super) fn read_objects(
         &self,
