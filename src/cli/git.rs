@@ -21,8 +21,8 @@ enum GitCommand {
     /// Install git hooks that record in each commit which approved commands led to it
     ///
     /// The hooks add trailers to commits made with `git commit -m` and a note in refs/notes/pvp to
-    /// every commit. They never hold up a commit: without a server that answers within a second, they
-    /// do nothing.
+    /// every commit. A commit never fails because of them: without a server that answers within a
+    /// second, they do nothing.
     Install(install::InstallArguments),
     /// Remove the hooks that `pvp git install` installed
     Uninstall(install::UninstallArguments),

@@ -248,6 +248,37 @@ async fn the_session_that_was_active_last_is_spoken_of() {
 }
 
 #[tokio::test]
+async fn after_a_restart_the_store_says_which_session_was_active_last() {
+    let data = tempfile::tempdir().unwrap();
+    let server = TestServer::start_in(data.path(), &["--open"]).await;
+    let mut clients = Vec::new();
+    for session in ["first", "second"] {
+        let mut ann = TestClient::connect(&server.address, None, "ann").await;
+        let user = claimed_user("ann", &["driver"], false);
+        ann.join(session, &user, json!({})).await;
+        clients.push(ann);
+    }
+    // The older session, so that the newest is not the answer. Times have milliseconds.
+    let last = clients[1].received.last().unwrap()["ts"].clone();
+    loop {
+        let note = context_payload("k");
+        clients[0].send_and_ack("context.add", note).await;
+        clients[0].sync().await;
+        let entries = clients[0].received.iter();
+        let mut added = entries.filter(|it| it["type"] == "context.add");
+        if added.any(|it| it["ts"].as_str() > last.as_str()) {
+            break;
+        }
+    }
+    drop(clients);
+    assert!(server.stop().await.success());
+    let server = TestServer::start_in(data.path(), &["--open"]).await;
+    let context = get_json(&server.address, "/bridge/commit-context").await;
+    assert_eq!(context["session_id"], "first");
+    assert_eq!(context["active_participants"], "");
+}
+
+#[tokio::test]
 async fn what_not_everyone_may_see_is_not_told() {
     let mut open = OpenServer::start().await;
     let before = open.get("/commit-context").await["messages_since_last_commit"].as_u64();

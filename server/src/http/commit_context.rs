@@ -31,8 +31,12 @@ const MAX_SCANNED: usize = 200;
 const MAX_IN_SUMMARY: usize = 3;
 const MAX_SUMMARY_CHARS: usize = 300;
 
-/// The most characters of a command in a summary.
+/// The most characters of a command in a summary, and of a name.
 const MAX_COMMAND_CHARS: usize = 80;
+const MAX_NAME_CHARS: usize = 80;
+
+/// How many of those who are present are named.
+const MAX_PRESENT: usize = 50;
 
 parameters! {
     CommitContextParameters {
@@ -120,11 +124,12 @@ impl SessionActivity {
         })
     }
 
-    /// The names of those who are present.
+    /// The names of those who are present, or the first of them.
     pub(super) fn present(&self) -> Vec<String> {
         let present = self.people.iter().filter(|person| person.is_present);
         present
-            .map(|person| shortened(&person.announce.name, MAX_COMMAND_CHARS))
+            .take(MAX_PRESENT)
+            .map(|person| shortened(&person.announce.name, MAX_NAME_CHARS))
             .collect()
     }
 
