@@ -69,6 +69,18 @@ impl GitEnv {
         self.try_git(&self.cli.workdir(), &words, "false").await.out
     }
 
+    /// Runs what the hooks run, which says nothing and succeeds.
+    async fn call_hooks(&self) {
+        let message = self.cli.home().join("message");
+        std::fs::write(&message, "subject\n").unwrap();
+        let message = message.to_str().unwrap();
+        let prepare = ["git", "hook", "prepare-commit-msg", message, "message"];
+        for hook in [&prepare[..], &["git", "hook", "post-commit"]] {
+            assert_eq!(self.cli.run_ok(hook).await, "");
+        }
+        assert_eq!(std::fs::read_to_string(message).unwrap(), "subject\n");
+    }
+
     fn hook(&self, name: &str) -> std::path::PathBuf {
         self.cli.workdir().join(".git/hooks").join(name)
     }
@@ -230,8 +242,14 @@ async fn replayed_commits_keep_what_they_say() {
 #[tokio::test]
 async fn a_commit_is_made_in_silence_when_no_server_can_be_asked() {
     let env = GitEnv::with_hooks().await;
+    // No repository.
+    let nowhere = env.cli.home();
+    let hook = ["git", "hook", "post-commit"];
+    let output = env.cli.run_in(&nowhere, &hook).await;
+    assert_eq!(output.expect_ok(&hook), "");
     // No link.
     env.commit_line("one").await;
+    env.call_hooks().await;
     // A server that accepts and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
@@ -240,12 +258,15 @@ async fn a_commit_is_made_in_silence_when_no_server_can_be_asked() {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, link(&address.to_string())).unwrap();
     env.commit_line("two").await;
+    env.call_hooks().await;
     // Nobody listens.
     drop(silent);
     env.commit_line("three").await;
+    env.call_hooks().await;
     // A link that is none.
     std::fs::write(&path, "garbage\n").unwrap();
     env.commit_line("four").await;
+    env.call_hooks().await;
     // A token that was revoked.
     let mut room = Room::new().await;
     room.run("npm install").await;
@@ -256,6 +277,7 @@ async fn a_commit_is_made_in_silence_when_no_server_can_be_asked() {
         .run_ok(&["tokens", "revoke", "--data", data, &id])
         .await;
     env.commit_line("five").await;
+    env.call_hooks().await;
     // The program is gone.
     for name in ["prepare-commit-msg", "post-commit"] {
         let script = std::fs::read_to_string(env.hook(name)).unwrap();
