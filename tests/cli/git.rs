@@ -352,7 +352,7 @@ async fn a_hook_of_somebody_else_is_kept_and_runs_first() {
     let hook = env.hook("prepare-commit-msg");
     std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
     let foreign = "#!/bin/sh\necho \"theirs $2\" >> \"$1\"\n[ ! -e refuse ]\n";
-    write_program(&hook, foreign.to_owned());
+    write_program(&hook, foreign);
     let refused = env.cli.run_refused(&["git", "install"]).await;
     assert!(refused.contains("pvp git install --chain"), "{refused}");
     assert_eq!(std::fs::read_to_string(&hook).unwrap(), foreign);

@@ -25,6 +25,9 @@ const HEAD: &str = "PVP-Head";
 const MAX_COMMAND_CHARS: usize = 500;
 const MAX_NAME_CHARS: usize = 64;
 
+/// How many approvers of a command are named.
+const MAX_APPROVERS: usize = 20;
+
 /// The most lines of a note or a message that are read, and the most proposals and names in them.
 const MAX_LINES: usize = 10_000;
 const MAX_READ: usize = 100;
@@ -140,7 +143,8 @@ pub(super) fn note(
     commands: &[DecidedCommand],
 ) -> String {
     let paragraph = |command: &DecidedCommand| {
-        let ids: Vec<_> = command.approvers.iter().map(|it| it.id.as_str()).collect();
+        let ids = command.approvers.iter().map(|it| it.id.as_str());
+        let ids: Vec<_> = ids.take(MAX_APPROVERS).collect();
         let approved_by = match ids.as_slice() {
             [] => without_approvers(command.cleared_by).to_owned(),
             ids => ids.join(", "),
@@ -177,7 +181,7 @@ fn without_approvers(cleared_by: ClearedBy) -> &'static str {
 /// The names of those who approved. A name has no comma and no line end, so that it can be neither
 /// two names nor another trailer.
 fn approver_names(command: &DecidedCommand) -> Vec<String> {
-    let approvers = command.approvers.iter();
+    let approvers = command.approvers.iter().take(MAX_APPROVERS);
     approvers
         .map(|approver| {
             let name = plain(&approver.name, MAX_NAME_CHARS).replace(',', " ");
@@ -314,6 +318,17 @@ mod tests {
         assert!(record.is_empty() && record.sessions.is_empty());
         assert_eq!(record.approvers, strings(&["é"]));
         assert!(DecisionRecord::parse_commit(b"\xff\xfe\n\n\xffPVP-Proposal").is_empty());
+    }
+
+    #[test]
+    fn what_a_server_makes_a_commit_carry_is_bounded() {
+        let (name, names) = ("é".repeat(5000), 5000);
+        let mut command = command("a1", &vec![name.as_str(); names]);
+        command.command = "x".repeat(1_000_000);
+        let trailers = trailers(&session(), std::slice::from_ref(&command)).concat();
+        assert!(trailers.len() < 4000, "{}", trailers.len());
+        let written = note(&session(), &context(), &[command]);
+        assert!(written.len() < 4000, "{}", written.len());
     }
 
     #[test]
