@@ -16,6 +16,7 @@ async fn a_commit_by_an_approved_command_names_its_approver() {
     git(&here, &["init", "-q", "-b", "main"]);
     git(&here, &["config", "user.name", "Dee"]);
     git(&here, &["config", "user.email", "dee@example.org"]);
+    git(&here, &["config", "pvp.hookSeconds", "30"]);
     std::fs::write(here.join("list.txt"), "milk\n").unwrap();
     git(&here, &["add", "list.txt"]);
     git(&here, &["commit", "-q", "-m", "first"]);

@@ -27,6 +27,8 @@ impl GitEnv {
 
     async fn with_hooks() -> Self {
         let env = Self::new().await;
+        // On a busy machine a server that answers may need longer than a second.
+        env.git(&["config", "pvp.hookSeconds", "30"]).await;
         env.cli.run_ok(&["git", "install"]).await;
         env
     }
@@ -242,6 +244,8 @@ async fn replayed_commits_keep_what_they_say() {
 #[tokio::test]
 async fn a_commit_is_made_in_silence_when_no_server_can_be_asked() {
     let env = GitEnv::with_hooks().await;
+    // For the server that never answers.
+    env.git(&["config", "--unset", "pvp.hookSeconds"]).await;
     // No repository.
     let nowhere = env.cli.home();
     let hook = ["git", "hook", "post-commit"];

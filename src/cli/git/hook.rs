@@ -16,8 +16,13 @@ use super::super::links::LinkArguments;
 use super::decision_record::{self, DecisionRecord};
 use super::repository::Repository;
 
-/// How long a commit may wait for the server, finding the link included.
-const SERVER_LIMIT: Duration = Duration::from_secs(1);
+/// How many seconds a commit may wait for the server, finding the link included, and the most that
+/// the configuration may make of it.
+const DEFAULT_SECONDS: u64 = 1;
+const MAX_SECONDS: u64 = 30;
+
+/// Where a repository, or a person for all of theirs, says that a server takes longer.
+const SECONDS_KEY: &str = "pvp.hookSeconds";
 
 /// How many commands a commit names.
 const MAX_COMMANDS: usize = 20;
@@ -162,7 +167,8 @@ impl CommitDecisions {
             Some(parent) => committed_at(repository, parent)?,
             None => None,
         };
-        let Some((session, context)) = ask_server(link.clone(), since) else {
+        let Some((session, context)) = ask_server(link.clone(), since, server_limit(repository))
+        else {
             return Ok(None);
         };
         let before = match &parent {
@@ -211,10 +217,11 @@ fn may_change(command: &DecidedCommand, top_level: &Path) -> bool {
 fn ask_server(
     link: LinkArguments,
     since: Option<u64>,
+    limit: Duration,
 ) -> Option<(SessionId, SessionCommitContext)> {
     let (sender, receiver) = mpsc::channel();
     let ask = move || {
-        let api = ApiClient::with_timeout(link.resolve_quietly().ok()??, SERVER_LIMIT);
+        let api = ApiClient::with_timeout(link.resolve_quietly().ok()??, limit);
         let session = link.resolve_session(&api).ok()?;
         let context = api.commit_context(&session, since).ok()?;
         Some((session, context))
@@ -224,7 +231,14 @@ fn ask_server(
         let _ = sender.send(ask());
     };
     std::thread::spawn(answer);
-    receiver.recv_timeout(SERVER_LIMIT).ok()?
+    receiver.recv_timeout(limit).ok()?
+}
+
+/// How long to wait for the server.
+fn server_limit(repository: &Repository) -> Duration {
+    let seconds = repository.config_value(SECONDS_KEY);
+    let seconds = seconds.and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(DEFAULT_SECONDS).min(MAX_SECONDS))
 }
 
 /// When a commit was made, in seconds since 1970; `None` if it does not say.

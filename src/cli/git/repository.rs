@@ -68,6 +68,11 @@ impl Repository {
         .collect()
     }
 
+    /// What git's configuration says; `None` if nothing.
+    pub(super) fn config_value(&self, key: &str) -> Option<String> {
+        self.git_line(&["config", "--get", key]).ok()
+    }
+
     /// Whether git is in the middle of replaying commits that were made before.
     pub(super) fn is_replaying(&self) -> bool {
         let states = [
