@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod exec;
 mod gates;
+mod git;
 mod history;
 mod interrupt;
 mod invite;
@@ -121,6 +122,8 @@ pub(crate) enum CliCommand {
     Policy(policy::PolicyArguments),
     /// Verify, show or export the log of a server.
     Audit(audit::AuditArguments),
+    /// Record in a git repository which approved commands led to a commit, and show it per line.
+    Git(git::GitArguments),
 
     /// Check what this machine can enforce: sandbox, limits, file permissions.
     Doctor(doctor::DoctorArguments),
@@ -170,6 +173,7 @@ pub(crate) fn run(command: Option<CliCommand>) -> anyhow::Result<ExitCode> {
         CliCommand::Check(arguments) => check::run(arguments),
         CliCommand::Policy(arguments) => policy::run(arguments),
         CliCommand::Audit(arguments) => audit::run(arguments),
+        CliCommand::Git(arguments) => git::run(&arguments),
         CliCommand::Doctor(arguments) => doctor::run(&arguments),
         CliCommand::Completions(arguments) => completion::print_script(&arguments),
         CliCommand::Complete(arguments) => completion::complete(&arguments),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use pvp_protocol::api::{
     CommandPage, CreateSessionRequest, CreatedJoinCode, CreatedSession, EditRequest, GateDetails,
     GateList, GateUpdateResponse, Invitation, InviteRequest, JoinCodeRequest, MessagePage,
-    NamedProposals, RedeemCodeRequest, SessionDetails, SessionHead, SessionList, SessionTombstone,
-    TokenList, VoteRequest, WhoAmI,
+    NamedProposals, RedeemCodeRequest, SessionCommitContext, SessionDetails, SessionHead,
+    SessionList, SessionTombstone, TokenList, VoteRequest, WhoAmI,
 };
 use pvp_protocol::payload::{ErrorReport, OutputPage, SessionAck};
 use pvp_protocol::{ClientMessage, JsonObject, MessageId, SessionId, WireMessage};
@@ -271,6 +271,16 @@ impl ApiClient {
         query: QueryParams<'_>,
     ) -> Result<CommandPage, ApiError> {
         self.get(&format!("/api/sessions/{session}/history"), query)
+    }
+
+    /// What happened in a session since a Unix time in seconds, for a git hook.
+    pub fn commit_context(
+        &self,
+        session: &SessionId,
+        since: Option<u64>,
+    ) -> Result<SessionCommitContext, ApiError> {
+        let query = [("since", since.map(|since| since.to_string()))];
+        self.get(&format!("/api/sessions/{session}/commit-context"), &query)
     }
 
     pub fn invite(&self, invite: &InviteRequest) -> Result<Invitation, ApiError> {

@@ -519,6 +519,48 @@ expires: string, };
 
 export type CreatedSession = { session: SessionId, seq: number, };
 
+export type DecidedCommand = {
+/**
+ * The proposal's id.
+ */
+tool_proposal: MessageId,
+/**
+ * The short id of the proposal.
+ */
+short_id: string,
+/**
+ * The sequence number of the proposal.
+ */
+seq: number,
+/**
+ * The command as one line.
+ */
+command: string,
+/**
+ * The directory it runs in; absent if that is not known.
+ */
+cwd?: string,
+/**
+ * The category of its assessment.
+ */
+category: Category,
+/**
+ * Whether it runs or has ended.
+ */
+status: CommandStatus,
+/**
+ * What allowed it to run.
+ */
+cleared_by: ClearedBy,
+/**
+ * Who approved it.
+ */
+approvers: Array<NamedParticipant>,
+/**
+ * When its result was logged; absent if it runs.
+ */
+ended_at?: string, };
+
 export type DeletedFile = {
 /**
  * The path from the executor's workspace.
@@ -1208,6 +1250,8 @@ next: number,
  */
 head: number, };
 
+export type NamedParticipant = { id: ParticipantId, name: string, };
+
 export type NamedProposal = {
 /**
  * The session's id.
@@ -1651,6 +1695,52 @@ seq?: number,
  * Whether the message had been applied before, so that it was not applied again.
  */
 duplicate?: boolean, };
+
+export type SessionCommitContext = {
+/**
+ * The sequence number of the last message in the log.
+ */
+head: number,
+/**
+ * The commands that people decided on and that run or have ended, newest first.
+ */
+commands: Array<DecidedCommand>,
+/**
+ * Whether there are older ones.
+ */
+more: boolean,
+/**
+ * The session; null if there is none.
+ */
+session_id?: SessionId,
+/**
+ * The last commit that a hook reported; null if none did.
+ */
+last_commit?: string,
+/**
+ * How many messages were logged, without pieces of output and of answers.
+ */
+messages_since_last_commit: number,
+/**
+ * The names of those who are present, separated by commas.
+ */
+active_participants: string,
+/**
+ * What was decided, in a line; null if nothing was.
+ */
+decision_summary?: string,
+/**
+ * The tools that ran and how often, such as `shell:3`, separated by commas.
+ */
+tool_executions: string,
+/**
+ * How many prompts were sent.
+ */
+prompts_count: number,
+/**
+ * How many approvals were given.
+ */
+approvals_count: number, };
 
 export type SessionConfig = {
 /**

@@ -559,6 +559,73 @@ wire_structs! {
         pub outcome: Option<RunOutcome>,
     }
 
+    /// What happened in a session since a commit, as the published git hooks read it.
+    pub struct CommitContext {
+        /// The session; null if there is none.
+        #[serde(default)]
+        pub session_id: Option<SessionId>,
+        /// The last commit that a hook reported; null if none did.
+        #[serde(default)]
+        pub last_commit: Option<String>,
+        /// How many messages were logged, without pieces of output and of answers.
+        pub messages_since_last_commit: u64,
+        /// The names of those who are present, separated by commas.
+        pub active_participants: String,
+        /// What was decided, in a line; null if nothing was.
+        #[serde(default)]
+        pub decision_summary: Option<String>,
+        /// The tools that ran and how often, such as `shell:3`, separated by commas.
+        pub tool_executions: String,
+        /// How many prompts were sent.
+        pub prompts_count: u64,
+        /// How many approvals were given.
+        pub approvals_count: u64,
+    }
+
+    /// What happened in a session since a commit, with the commands that may have led to the next.
+    pub struct SessionCommitContext {
+        #[serde(flatten)]
+        pub context: CommitContext,
+        /// The sequence number of the last message in the log.
+        pub head: u64,
+        /// The commands that people decided on and that run or have ended, newest first.
+        pub commands: Vec<DecidedCommand>,
+        /// Whether there are older ones.
+        pub more: bool,
+    }
+
+    /// A command that ran because people decided so.
+    pub struct DecidedCommand {
+        /// The proposal's id.
+        pub tool_proposal: MessageId,
+        /// The short id of the proposal.
+        pub short_id: String,
+        /// The sequence number of the proposal.
+        pub seq: u64,
+        /// The command as one line.
+        pub command: String,
+        /// The directory it runs in; absent if that is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cwd: Option<String>,
+        /// The category of its assessment.
+        pub category: Category,
+        /// Whether it runs or has ended.
+        pub status: CommandStatus,
+        /// What allowed it to run.
+        pub cleared_by: ClearedBy,
+        /// Who approved it.
+        pub approvers: Vec<NamedParticipant>,
+        /// When its result was logged; absent if it runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub ended_at: Option<Timestamp>,
+    }
+
+    /// A participant, by id and name.
+    pub struct NamedParticipant {
+        pub id: ParticipantId,
+        pub name: String,
+    }
+
     /// A page of a session's commands, newest first.
     pub struct CommandPage {
         pub commands: Vec<CommandRecord>,
@@ -608,5 +675,6 @@ api_types!(
     EditRequest,
     GateUpdateResponse,
     CommandPage,
+    SessionCommitContext,
     NamedProposals
 );

@@ -164,6 +164,9 @@ const MIB: u64 = 1024 * 1024;
 /// Where a server listens unless told otherwise.
 const DEFAULT_PORT: u16 = 3000;
 
+/// Where published git hooks ask unless told otherwise.
+const DEFAULT_BRIDGE_PORT: u64 = 9847;
+
 settings! {
     /// Where the server listens.
     listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)), "an address, with or without a port, such as 127.0.0.1:3000 or 0.0.0.0", |_| true;
@@ -179,6 +182,8 @@ settings! {
     anchor_seconds: u64 = 300, "1 to 86400", |n| (1..=86_400).contains(n);
     /// Run without login: anyone who can connect may take any role. For trusted loopback use.
     open: bool = false, "true or false", |_| true;
+    /// With `open`: the port on 127.0.0.1 where published git hooks find the decision tracking; 0 opens none.
+    bridge_port: u64 = DEFAULT_BRIDGE_PORT, "0 to 65535", |n| u16::try_from(*n).is_ok();
     /// The address that people reach the server by, if it is not the one it listens on.
     public_url: Option<String> = None, "an address that begins with http:// or https://", |url| url.as_ref().is_none_or(|url| crate::origin::authority_of(url).is_some());
     /// Rules to add to the built-in ones; reloaded on SIGHUP.
@@ -336,6 +341,12 @@ impl ServerConfig {
             self.set(name, &key, &value)?;
         }
         Ok(())
+    }
+
+    /// Where published git hooks find the decision tracking; `None` unless the server is open.
+    pub fn bridge_address(&self) -> Option<SocketAddr> {
+        let port = u16::try_from(self.bridge_port).ok()?;
+        (self.open && port != 0).then(|| SocketAddr::from(([127, 0, 0, 1], port)))
     }
 
     /// Refuses `--open` on an address that other machines can reach, unless the user confirmed it.
@@ -500,6 +511,21 @@ mod tests {
         assert!(open("[::1]:3000").check_exposure(false).is_ok());
         assert!(open("0.0.0.0:3000").check_exposure(false).is_err());
         assert!(open("0.0.0.0:3000").check_exposure(true).is_ok());
+    }
+
+    #[test]
+    fn the_port_for_git_hooks_is_there_only_without_login() {
+        let port = |file: &str| {
+            let address = load(file, &[], &[]).unwrap().bridge_address();
+            address.map(|address| address.to_string())
+        };
+        assert_eq!(port(""), None);
+        assert_eq!(port("bridge_port = 9000"), None);
+        assert_eq!(port("open = true").as_deref(), Some("127.0.0.1:9847"));
+        let reachable = "open = true\nlisten = \"0.0.0.0:3000\"\nbridge_port = 9000";
+        assert_eq!(port(reachable).as_deref(), Some("127.0.0.1:9000"));
+        assert_eq!(port("open = true\nbridge_port = 0"), None);
+        assert!(load("bridge_port = 65536", &[], &[]).is_err());
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub(crate) use slots::{ConnectionSlot, RequestSlot};
 
 use crate::admission::{Charge, Speaker};
 use crate::config::ServerConfig;
+use crate::decisions::DecisionTracker;
 use crate::feed::RingBudget;
 use crate::invite::{self, Inviter};
 use crate::join::FailedJoins;
@@ -80,6 +81,8 @@ pub(crate) struct SessionDirectory {
     pub(crate) token_uses: TokenUses,
     /// The wrong join codes of each address.
     failed_joins: FailedJoins,
+    /// The session that was active last, and the commits that git hooks reported.
+    pub(crate) decisions: DecisionTracker,
     /// Open connections in total.
     connection_count: AtomicU64,
     /// Notified when the last connection has closed.
@@ -132,6 +135,7 @@ impl SessionDirectory {
             live_tokens: LiveTokens::default(),
             token_uses: TokenUses::default(),
             failed_joins: FailedJoins::default(),
+            decisions: DecisionTracker::new(pvp_clock::now()),
             connection_count: AtomicU64::new(0),
             last_connection_closed: Notify::new(),
             checked_heads: Mutex::default(),
@@ -291,6 +295,9 @@ impl SessionDirectory {
 
     /// Sends a command to a session's task, starting the task if the session is not in memory.
     async fn send_command(self: &Arc<Self>, session: &SessionId, mut command: SessionCommand) {
+        if self.config.open && matches!(command, SessionCommand::Request(..)) {
+            self.decisions.record_activity(session);
+        }
         while let Some(handle) = self.get_or_spawn(session) {
             match handle.commands.send(command).await {
                 Ok(()) => return,

@@ -2,7 +2,9 @@
 
 mod archives;
 mod body;
+mod bridge;
 mod commands;
+mod commit_context;
 mod extractors;
 mod gates;
 mod gzip;
@@ -151,6 +153,7 @@ impl IntoResponse for RefusalResponse {
 #[derive(Clone)]
 struct RefusalExtension(Refusal);
 
+/// Everything that the server answers on its own address.
 pub(crate) fn router(directory: Arc<SessionDirectory>, allowed_hosts: AllowedHosts) -> Router {
     let mut router = Router::new()
         .route("/", any(websocket_upgrade))
@@ -158,6 +161,27 @@ pub(crate) fn router(directory: Arc<SessionDirectory>, allowed_hosts: AllowedHos
     for route in routes::all(&directory) {
         router = router.route(route.path, route.handler);
     }
+    if directory.config.open {
+        router = router.nest("/bridge", bridge::routes());
+    }
+    with_layers(router, directory, allowed_hosts)
+}
+
+/// The published routes of decision tracking, as a server without login answers them on a port of
+/// their own.
+pub(crate) fn bridge_router(
+    directory: Arc<SessionDirectory>,
+    allowed_hosts: AllowedHosts,
+) -> Router {
+    with_layers(bridge::routes(), directory, allowed_hosts)
+}
+
+/// What holds for every route: the limit of bodies, the counters, and the check of hosts and origins.
+fn with_layers(
+    router: Router<Arc<SessionDirectory>>,
+    directory: Arc<SessionDirectory>,
+    allowed_hosts: AllowedHosts,
+) -> Router {
     router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)

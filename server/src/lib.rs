@@ -12,6 +12,7 @@ mod admission;
 mod anchoring;
 mod connection;
 mod connection_stream;
+mod decisions;
 mod delivery;
 mod directory;
 mod envelope;

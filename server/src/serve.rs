@@ -57,6 +57,8 @@ pub struct Server {
     directory: Arc<SessionDirectory>,
     listener: TcpListener,
     address: SocketAddr,
+    /// Where published git hooks ask; `None` on a server with login, or if the port is taken.
+    bridge: Option<TcpListener>,
     /// The addresses under which others reach it, if it listens on every interface.
     reachable: Vec<IpAddr>,
 }
@@ -85,11 +87,16 @@ impl Server {
         let store = SqliteStore::open_with_keys(keys).await?;
         continue_clock(&store).await?;
         let policy = load_policy(config.policy.as_deref()).await?;
+        let bridge = match config.bridge_address() {
+            Some(address) => bind_bridge(address).await,
+            None => None,
+        };
         let directory = SessionDirectory::new(Arc::new(store), config, policy).await?;
         Ok(Self {
             directory,
             listener,
             address,
+            bridge,
             reachable,
         })
     }
@@ -102,6 +109,11 @@ impl Server {
     /// The address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where published git hooks find the decision tracking; `None` if nowhere.
+    pub fn bridge_address(&self) -> Option<SocketAddr> {
+        self.bridge.as_ref()?.local_addr().ok()
     }
 
     /// A link that makes its holder an admin; `None` if a token exists already.
@@ -194,6 +206,12 @@ impl Server {
         Some((login.claims, login.expires_at))
     }
 
+    fn router(&self) -> Router {
+        let config = &self.directory.config;
+        let allowed_hosts = AllowedHosts::new(config.listen, config.public_url.as_deref());
+        http::router(self.directory.clone(), allowed_hosts)
+    }
+
     /// Serves until `stop` completes, then ends the connections, writes what is left and closes the
     /// store.
     pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
@@ -202,12 +220,13 @@ impl Server {
         let anchoring = tokio::spawn(anchoring::publish_anchors(self.directory.clone()));
         let token_uses = tokio::spawn(self.directory.clone().write_token_uses());
         tokio::select! {
-            () = accept_loop(&self.directory, &self.listener) => {}
+            () = accept_loop(&self.directory, &self.listener, self.router()) => {}
+            () = serve_bridge(&self.directory, self.bridge.as_ref()) => {}
             () = self.directory.clone().end_expired_tokens() => {}
             () = watch_clock() => {}
             () = stop => {}
         }
-        drop(self.listener);
+        drop((self.listener, self.bridge));
         self.directory.begin_shutdown();
         sweep.await.context("the watch over deadlines failed")?;
         retention
@@ -230,6 +249,35 @@ impl Server {
             .await
             .context("closing the store")
     }
+}
+
+/// Binds the port that published git hooks ask. The server does without if another program has it,
+/// most likely another server.
+async fn bind_bridge(address: SocketAddr) -> Option<TcpListener> {
+    match TcpListener::bind(address).await {
+        Ok(listener) => {
+            tracing::info!(%address, "git hooks find the decision tracking here");
+            Some(listener)
+        }
+        Err(error) => {
+            tracing::warn!(
+                %address, %error,
+                "git hooks cannot ask this server; choose another port with --bridge-port, and set PVP_GIT_PORT to it where you commit"
+            );
+            None
+        }
+    }
+}
+
+/// Answers published git hooks. Never ends.
+async fn serve_bridge(directory: &Arc<SessionDirectory>, listener: Option<&TcpListener>) {
+    let bound = listener.and_then(|listener| Some((listener, listener.local_addr().ok()?)));
+    let Some((listener, address)) = bound else {
+        return std::future::pending().await;
+    };
+    let allowed_hosts = AllowedHosts::new(address, None);
+    let router = http::bridge_router(directory.clone(), allowed_hosts);
+    accept_loop(directory, listener, router).await;
 }
 
 /// Binds an address. If its port is in use, the error names one that is not.
@@ -326,12 +374,8 @@ async fn load_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
 }
 
 /// Accepts connections forever. A connection that does not send a request soon is closed.
-async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener) {
-    let allowed_hosts = AllowedHosts::new(
-        directory.config.listen,
-        directory.config.public_url.as_deref(),
-    );
-    let service = TowerToHyperService::new(http::router(directory.clone(), allowed_hosts));
+async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener, router: Router) {
+    let service = TowerToHyperService::new(router);
     let header_timeout = Duration::from_secs(directory.config.join_seconds);
     let stall_timeout = Duration::from_secs(directory.config.stall_seconds);
     let mut builder = http1::Builder::new();

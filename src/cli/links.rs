@@ -81,6 +81,15 @@ impl LinkArguments {
         )
     }
 
+    /// As `resolve_link`, but prints nothing; `None` if there is no link.
+    pub(crate) fn resolve_quietly(&self) -> anyhow::Result<Option<Link>> {
+        if let Some(link) = self.given_link()? {
+            return Ok(Some(link));
+        }
+        let found = nearest_saved_link(&[ParticipantKind::Human, ParticipantKind::Agent])?;
+        Ok(found.map(|(link, _)| link))
+    }
+
     /// As `resolve_link`, for a command that also takes the link as its argument.
     pub(crate) fn resolve_link_or(&self, argument: Option<&str>) -> anyhow::Result<Link> {
         match argument {
@@ -148,6 +157,26 @@ pub(crate) fn link_from_variable(name: &str) -> anyhow::Result<Option<Link>> {
 pub(crate) fn find_saved_link(
     holders: &[ParticipantKind],
 ) -> anyhow::Result<Option<(Link, LinkSource)>> {
+    let found = nearest_saved_link(holders)?;
+    let Some(former) = former_link_here() else {
+        return Ok(found);
+    };
+    if found.is_none() {
+        bail!(
+            "{file} was left by an earlier version, or came with the files here; links are no longer taken from where an agent works. \
+             If it is yours, move it with `pvp login --link-file {file}`, else delete it",
+            file = former.display()
+        );
+    }
+    super::print_warning(&format!(
+        "{} is not used; delete it, because an agent that works there can read it",
+        former.display()
+    ));
+    Ok(found)
+}
+
+/// As `find_saved_link`, without a word about what else there is.
+fn nearest_saved_link(holders: &[ParticipantKind]) -> anyhow::Result<Option<(Link, LinkSource)>> {
     let here = super::current_directory()?;
     let mut candidates = Vec::new();
     for directory in here.ancestors() {
@@ -158,26 +187,11 @@ pub(crate) fn find_saved_link(
     for holder in holders {
         candidates.push(user_link_path(*holder)?);
     }
-    let former = former_link_here();
     for path in candidates {
-        if path.symlink_metadata().is_err() {
-            continue;
+        if path.symlink_metadata().is_ok() {
+            let link = link_argument::from_file(&path)?;
+            return Ok(Some((link, LinkSource::File(path))));
         }
-        let link = link_argument::from_file(&path)?;
-        if let Some(former) = former {
-            super::print_warning(&format!(
-                "{} is not used; delete it, because an agent that works there can read it",
-                former.display()
-            ));
-        }
-        return Ok(Some((link, LinkSource::File(path))));
-    }
-    if let Some(former) = former {
-        bail!(
-            "{file} was left by an earlier version, or came with the files here; links are no longer taken from where an agent works. \
-             If it is yours, move it with `pvp login --link-file {file}`, else delete it",
-            file = former.display()
-        );
     }
     Ok(None)
 }

@@ -75,6 +75,10 @@ pub(crate) struct ServerArguments {
     /// With --open: listen even on an address that other machines can reach
     #[arg(long)]
     i_know_this_is_open: bool,
+    /// With --open: the port on 127.0.0.1 where published git hooks ask, or 0 for none
+    /// [default: 9847]
+    #[arg(long, value_name = "PORT")]
+    bridge_port: Option<String>,
     /// The URL that links begin with, if others reach the server by another address, such as that of
     /// a reverse proxy with TLS
     #[arg(long, value_name = "URL")]
@@ -231,6 +235,7 @@ fn load_config(
     flag("listen", arguments.listen.as_ref());
     flag("data", arguments.data.as_ref());
     flag("key_file", arguments.key_file.as_ref());
+    flag("bridge_port", arguments.bridge_port.as_ref());
     flag("public_url", arguments.public_url.as_ref());
     flag("policy", arguments.policy.as_ref());
     flag("open", arguments.open.then(|| "true".to_owned()).as_ref());
@@ -346,15 +351,23 @@ async fn print_startup(server: &Server, data: &Path, open: bool, json: bool) -> 
         )
         .context("writing to standard error")?;
     }
+    let bridge = server.bridge_address();
     if json {
-        return super::print_json(json!({
+        let mut said = json!({
             "listen": server.address().to_string(),
             "admin_link": admin_link,
             "data": data.display().to_string(),
-        }));
+        });
+        if let Some(bridge) = bridge {
+            said["bridge"] = bridge.to_string().into();
+        }
+        return super::print_json(said);
     }
     super::print_line(format!("PVP listens on http://{}", server.address()))?;
     super::print_line(format!("data in {}", data.display()))?;
+    if let Some(bridge) = bridge {
+        super::print_line(format!("git hooks ask http://{bridge}"))?;
+    }
     match admin_link {
         Some(link) => super::print_line(format!("admin link (shown once): {link}")),
         None => super::print_line(

@@ -11,7 +11,7 @@ use crate::support::session::{approve_next, next_gate, proposal_of, result_of, s
 use crate::support::{TestClient, TestServer};
 
 /// What git prints in a repository.
-fn git(repository: &Path, words: &[&str]) -> String {
+pub(crate) fn git(repository: &Path, words: &[&str]) -> String {
     let output = std::process::Command::new("git")
         .args(["-c", "user.name=Dee", "-c", "user.email=dee@example.org"])
         .args(words)

@@ -11,6 +11,7 @@
 mod support;
 
 mod admission;
+mod decisions;
 mod fixture;
 mod gates;
 mod history;

@@ -18,6 +18,7 @@ mod demo_model;
 mod error_messages;
 mod errors;
 mod gates;
+mod git;
 mod handles;
 mod help;
 mod history;

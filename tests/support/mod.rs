@@ -117,6 +117,8 @@ impl TestServer {
             )
             // On a busy machine a client may need longer to join than the default allows.
             .env("PVP_JOIN_SECONDS", "120")
+            // The port of published git hooks is one for the whole machine.
+            .env("PVP_BRIDGE_PORT", "0")
             .env("XDG_STATE_HOME", state.path())
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())

@@ -191,6 +191,25 @@ async fn select_commands(
     })
 }
 
+/// The newest proposals, at most `limit`, each with what the log says about it.
+pub(super) async fn newest_commands(
+    directory: &Arc<SessionDirectory>,
+    session: &SessionId,
+    limit: usize,
+) -> Result<Vec<(ProposalRecord, CommandRecord)>, Refusal> {
+    let proposals = proposals_before(directory, session, u64::MAX, limit).await?;
+    let mut commands = Vec::new();
+    for chunk in proposals.chunks(COMMANDS_PER_READ) {
+        let seqs = chunk.iter().flat_map(seqs_of).collect();
+        let entries = messages::read_entries(directory, session, seqs).await?;
+        for proposal in chunk {
+            let record = build_record(&entries, proposal).ok_or_else(log_unreadable)?;
+            commands.push((proposal.clone(), record));
+        }
+    }
+    Ok(commands)
+}
+
 /// What the log says about one command.
 pub(super) async fn read_record(
     directory: &Arc<SessionDirectory>,

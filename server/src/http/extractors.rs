@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use pvp_protocol::suggestion::suggest_in;
-use pvp_protocol::{MessageId, Refusal, SessionId, nesting_depth};
+use pvp_protocol::{JsonObject, MessageId, Refusal, SessionId, nesting_depth};
 use serde::de::DeserializeOwned;
 
 use super::{RefusalResponse, body, presented_token};
@@ -224,6 +224,37 @@ impl<T: DeserializeOwned> FromRequest<Arc<SessionDirectory>> for JsonBody<T> {
         match Json::<T>::from_bytes(text.as_bytes()) {
             Ok(Json(body)) => Ok(Self(body)),
             Err(error) => Err(Refusal::Malformed(suggest_in(&error.body_text())).into()),
+        }
+    }
+}
+
+/// A JSON object that a published client sends: fields that are not known are ignored, an empty body
+/// has none, and any `Content-Type` will do, because `curl -d` sends another one.
+pub(super) struct LenientBody(pub(super) JsonObject);
+
+impl FromRequest<Arc<SessionDirectory>> for LenientBody {
+    type Rejection = RefusalResponse;
+
+    async fn from_request(
+        request: Request,
+        directory: &Arc<SessionDirectory>,
+    ) -> Result<Self, RefusalResponse> {
+        let too_large = || Refusal::Malformed("the body is too large".to_owned());
+        let text = read_text(request, directory, too_large).await?;
+        if text.trim_ascii().is_empty() {
+            return Ok(Self(JsonObject::new()));
+        }
+        let deepest = directory.settings.limits.json_depth;
+        if nesting_depth(&text, deepest) > deepest {
+            let problem = format!("JSON is nested deeper than {deepest} levels");
+            return Err(Refusal::Malformed(problem).into());
+        }
+        match serde_json::from_str(&text) {
+            Ok(body) => Ok(Self(body)),
+            Err(error) => {
+                let problem = format!("send one JSON object: {error}");
+                Err(Refusal::Malformed(problem).into())
+            }
         }
     }
 }

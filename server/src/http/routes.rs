@@ -7,7 +7,8 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 use super::extractors::{NoParameters, QueryParameter, QueryParameters};
 use super::{
-    archives, commands, gates, invites, messages, openapi, proposals, send, sessions, transcript,
+    archives, commands, commit_context, gates, invites, messages, openapi, proposals, send,
+    sessions, transcript,
 };
 use crate::directory::SessionDirectory;
 
@@ -128,6 +129,7 @@ const VOTE: &str = "/api/sessions/{session}/gates/{gate}/vote";
 const AMEND: &str = "/api/sessions/{session}/gates/{gate}/amend";
 const OUTPUT: &str = "/api/sessions/{session}/outputs/{ref}";
 const HISTORY: &str = "/api/sessions/{session}/history";
+const COMMIT_CONTEXT: &str = "/api/sessions/{session}/commit-context";
 const GATES: &str = "/api/gates";
 const PROPOSALS: &str = "/api/proposals";
 const ME: &str = "/api/me";
@@ -152,6 +154,7 @@ const KNOWN_PATHS: &[&str] = &[
     AMEND,
     OUTPUT,
     HISTORY,
+    COMMIT_CONTEXT,
     GATES,
     PROPOSALS,
     ME,
@@ -225,6 +228,9 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
         ApiRoute::get(HISTORY, "Commands of a session, newest first", get(commands::history))
             .with_query::<commands::HistoryParameters>()
             .returns("CommandPage"),
+        ApiRoute::get(COMMIT_CONTEXT, "Which decisions may have led to a commit, as git hooks ask", get(commit_context::read))
+            .with_query::<commit_context::CommitContextParameters>()
+            .returns("SessionCommitContext"),
         ApiRoute::get(GATES, "Open gates of every session that the token opens", get(gates::list_all))
             .with_query::<gates::WatchParameters>()
             .returns("GateList"),
