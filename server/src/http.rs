@@ -5,6 +5,7 @@ mod body;
 mod bridge;
 mod commands;
 mod commit_context;
+mod contents;
 mod extractors;
 mod gates;
 mod gzip;

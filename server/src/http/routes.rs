@@ -7,8 +7,8 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 use super::extractors::{NoParameters, QueryParameter, QueryParameters};
 use super::{
-    archives, commands, commit_context, gates, invites, messages, openapi, proposals, send,
-    sessions, transcript,
+    archives, commands, commit_context, contents, gates, invites, messages, openapi, proposals,
+    send, sessions, transcript,
 };
 use crate::directory::SessionDirectory;
 
@@ -139,6 +139,7 @@ const JOIN: &str = "/api/join";
 const TOKENS: &str = "/api/tokens";
 const TOKEN: &str = "/api/tokens/{token}";
 const TRANSCRIPT: &str = "/sessions/{session}/transcript";
+const CONTENT: &str = "/sessions/{session}/contents/{hash}";
 
 const KNOWN_PATHS: &[&str] = &[
     "/",
@@ -164,6 +165,7 @@ const KNOWN_PATHS: &[&str] = &[
     TOKENS,
     TOKEN,
     TRANSCRIPT,
+    CONTENT,
     "/health",
     "/healthz",
     "/readyz",
@@ -267,6 +269,8 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
         .returns_status(204, ResponseBody::Empty)
         .admin_only(),
         ApiRoute::get(TRANSCRIPT, "The published transcript", get(transcript::read)).with_query::<transcript::TranscriptParameters>(),
+        ApiRoute::get(CONTENT, "A long text that a message refers to by its SHA-256", get(contents::read))
+            .returns_status(200, ResponseBody::Text),
         ApiRoute::get("/health", "Whether the server is up", get(super::health)).public(),
         ApiRoute::get("/healthz", "The same", get(super::health)).public(),
         ApiRoute::get("/readyz", "Whether the store answers", get(super::ready)).public(),

@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 
 use pvp_policy::{FilePresence, Workspace};
 use pvp_protocol::payload::{
-    ClearedBy, DeletedFile, FileContent, GateActionType, GateRequest, GitCopy, ToolPropose,
+    CONTENT_REF_FIELD, ClearedBy, ContentRef, DeletedFile, FileContent, GateActionType,
+    GateRequest, GitCopy, ToolPropose,
 };
 use pvp_protocol::{
     Action, Assessment, Category, Command, ExecutionLimits, ExtraFields, JsonObject, MessageId,
     ParticipantId, QuorumRule, Refusal, Risk, Role, RunMode, SandboxProfile, Timestamp,
     ToolCategory,
 };
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::context::is_variable_name;
 use super::trials::{TRIAL_LIMITS, TrialEligibility};
@@ -32,6 +35,9 @@ const OUTSIDE_RULE: &str = "path.outside";
 
 /// The most bytes of file contents that a proposal may carry. They stay in the log.
 const MAX_CONTENT_BYTES: usize = 64 * 1024;
+
+/// The most notes on arguments that are long texts.
+const MAX_LONG_TEXT_NOTES: usize = 16;
 
 /// The longest time limit that an action may ask for, in seconds.
 const MAX_TIMEOUT_SECONDS: u32 = 300;
@@ -71,6 +77,10 @@ impl DecisionBuilder<'_> {
             .extend(propose.deleted_files.iter().map(deletion_note));
         raise_to_claimed_risk(&mut assessment, propose.risk_level);
         raise_to_tool_category(&mut assessment, &propose);
+        let long_texts = propose.arguments.iter().filter_map(long_text_note);
+        assessment
+            .notes
+            .extend(long_texts.take(MAX_LONG_TEXT_NOTES));
         propose.streaming |= is_declared_streaming(&propose.arguments);
         if propose.streaming {
             let note = "goes on sending output after its first result, until it is cancelled";
@@ -465,6 +475,18 @@ impl DecisionBuilder<'_> {
             },
         }
     }
+}
+
+/// Tells those who vote that an argument is a reference to a long text, which they have to read
+/// elsewhere.
+fn long_text_note((name, value): (&String, &Value)) -> Option<String> {
+    let reference = value.get(CONTENT_REF_FIELD)?;
+    let reference = ContentRef::deserialize(reference).ok()?;
+    let (bytes, hash) = (reference.size_bytes, reference.hash);
+    let name: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
+    Some(format!(
+        "`{name}` has {bytes} bytes, too many to show here; read the text with the hash {hash}"
+    ))
 }
 
 /// Whether the arguments say that the tool is a streaming one, as published agents do.
