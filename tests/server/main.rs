@@ -16,6 +16,7 @@ mod delivery;
 mod idle_connections;
 mod limits;
 mod open_mode;
+mod published_clients;
 mod refusals;
 mod shared_session;
 mod visibility;
