@@ -36,5 +36,6 @@ pub use proposal::{
     Execution, ExecutionKind, GateSteps, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs,
     ProposalStage,
 };
+pub use recent_messages::MAX_RECENT_MESSAGES;
 pub use snapshot::SnapshotError;
 pub use state::Session;
