@@ -154,7 +154,11 @@ async fn with_login_both_paths_need_a_token_and_obey_it() {
         assert_eq!(nobody.get(&path).await.status, 401, "{path}");
         assert_eq!(nobody.post(&path, note.clone()).await.status, 401, "{path}");
         bob_api.get(&path).await.expect_ok();
-        assert_eq!(bob_api.post(&path, note.clone()).await.status, 403, "{path}");
+        assert_eq!(
+            bob_api.post(&path, note.clone()).await.status,
+            403,
+            "{path}"
+        );
         dee_api.post(&path, note.clone()).await.expect_ok();
     }
     for (number, path) in message_paths("new").into_iter().enumerate() {

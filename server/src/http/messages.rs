@@ -54,7 +54,9 @@ impl ReadPosition {
             return Ok(Self::Seq(seq));
         }
         let id = MessageId::parse(text).map_err(|error| {
-            Refusal::Malformed(format!("`after` takes a seq or the id of a message: {error}"))
+            Refusal::Malformed(format!(
+                "`after` takes a seq or the id of a message: {error}"
+            ))
         })?;
         Ok(Self::Message(id))
     }
@@ -73,7 +75,11 @@ pub(super) async fn read(
     AuthorizedSession { session, login }: AuthorizedSession,
     StrictQuery(query): StrictQuery<ReadParameters>,
 ) -> Result<Response, RefusalResponse> {
-    let position = query.after.as_deref().map(ReadPosition::parse).transpose()?;
+    let position = query
+        .after
+        .as_deref()
+        .map(ReadPosition::parse)
+        .transpose()?;
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
     let deadline = Instant::now() + clamp_wait(query.wait.unwrap_or(0));
     let _slot = admission::count_request(&directory, login.as_ref())?;

@@ -180,8 +180,10 @@ pub(super) fn known_path(path: &str) -> Option<&'static str> {
 
 /// Every route but the WebSocket.
 pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
-    let message_body_limit =
-        DefaultBodyLimit::max(admission::max_message_bytes(directory, ParticipantKind::Agent));
+    let message_body_limit = DefaultBodyLimit::max(admission::max_message_bytes(
+        directory,
+        ParticipantKind::Agent,
+    ));
     vec![
         ApiRoute::get(SESSIONS, "Sessions that the token opens, newest first", get(sessions::list))
             .with_query::<sessions::ListParameters>()
