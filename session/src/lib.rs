@@ -21,6 +21,7 @@ mod short_hash;
 mod snapshot;
 mod state;
 mod welcome;
+mod workspace;
 
 pub use apply::{Answer, Decision, DecisionContext, Ephemeral, SessionSettings};
 pub use entry::{Audience, Entry, EntryError, GrantNonce, Viewers};
@@ -39,3 +40,4 @@ pub use proposal::{
 pub use recent_messages::MAX_RECENT_MESSAGES;
 pub use snapshot::SnapshotError;
 pub use state::Session;
+pub use workspace::workspace_name;

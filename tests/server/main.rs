@@ -19,3 +19,4 @@ mod open_mode;
 mod refusals;
 mod shared_session;
 mod visibility;
+mod workspaces;
