@@ -39,9 +39,10 @@ fn claimed(id: &str) -> TestUser {
 async fn request(server: &TestServer, method: &str, path: &str, body: Value) -> (u16, String) {
     let bearer = format!("Bearer {}", server.admin().token);
     let headers = [("Authorization", bearer.as_str())];
-    let body = match body {
-        Value::Null => String::new(),
-        body => body.to_string(),
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
     };
     http_request(&server.address, method, path, &headers, &body).await
 }
