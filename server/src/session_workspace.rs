@@ -2,15 +2,14 @@
 
 mod git;
 
-use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::bail;
 use pvp_protocol::{Refusal, SessionId};
 use pvp_session::workspace_name;
+use tokio::fs::{self, DirBuilder, File};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::config::ServerConfig;
@@ -118,8 +117,7 @@ impl SessionWorkspaces {
                 "cannot make the session's working directory {path}: {error}"
             ))
         };
-        let (root, new) = (root.clone(), path.clone());
-        let made = run_blocking(move || make_directory(&root, &new)).await;
+        let made = make_directory(root, &path).await;
         made.map_err(|error| failed(error.to_string()))?;
         let workspace = NewWorkspace {
             path: path.clone(),
@@ -136,48 +134,20 @@ impl SessionWorkspaces {
 
     /// Removes the directory of a session that was deleted.
     pub(crate) async fn remove(&self, session: &SessionId) {
-        let (Some(root), Some(path)) = (self.root.clone(), self.path(session)) else {
+        let Some(root) = &self.root else {
             return;
         };
-        let name = workspace_name(session);
-        let removed = run_blocking(move || {
-            check_directory(&root)?;
-            // What cannot be removed now is found by its name at the next start.
-            let deleted = root.join(format!("{DELETED_PREFIX}{name}"));
-            match std::fs::rename(&path, &deleted) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                renamed => renamed?,
-            }
-            remove_tree(&deleted)
-        });
-        if let Err(error) = removed.await {
+        if let Err(error) = remove_deleted(root, &workspace_name(session)).await {
             tracing::warn!(%session, %error, "could not remove the working directory of a deleted session; the next start tries again");
         }
     }
 
     /// Removes what is left of the directories of deleted sessions.
     pub(crate) async fn remove_leftovers(&self) {
-        let Some(root) = self.root.clone() else {
+        let Some(root) = &self.root else {
             return;
         };
-        let removed = run_blocking(move || {
-            if !root.exists() {
-                return Ok(());
-            }
-            check_directory(&root)?;
-            for entry in std::fs::read_dir(&root)? {
-                let entry = entry?;
-                if entry
-                    .file_name()
-                    .as_encoded_bytes()
-                    .starts_with(DELETED_PREFIX.as_bytes())
-                {
-                    remove_tree(&entry.path())?;
-                }
-            }
-            Ok(())
-        });
-        if let Err(error) = removed.await {
+        if let Err(error) = remove_leftovers(root).await {
             tracing::warn!(%error, "could not remove the working directory of a deleted session; remove it by hand");
         }
     }
@@ -186,8 +156,7 @@ impl SessionWorkspaces {
 impl NewWorkspace {
     /// Removes the directory, because the session was not created.
     pub(crate) async fn discard(self) {
-        let path = self.path.clone();
-        if let Err(error) = run_blocking(move || remove_tree(&path)).await {
+        if let Err(error) = remove_tree(&self.path).await {
             let path = self.path.display();
             tracing::warn!(%path, %error, "could not remove a working directory that is not needed");
         }
@@ -195,18 +164,18 @@ impl NewWorkspace {
 }
 
 /// Makes an empty directory that only its owner may enter.
-fn make_directory(root: &Path, path: &Path) -> io::Result<()> {
+async fn make_directory(root: &Path, path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
-    match builder.create(root) {
+    match builder.create(root).await {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => check_directory(root)?,
+        Ok(()) | Err(_) => check_directory(root).await?,
     }
-    match builder.create(path) {
+    match builder.create(path).await {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             // Left by a server that was killed; whatever is in it is not this session's.
-            check_directory(path)?;
-            if std::fs::read_dir(path)?.next().is_some() {
+            check_directory(path).await?;
+            if fs::read_dir(path).await?.next_entry().await?.is_some() {
                 let problem = "it exists already and is not empty; move it away";
                 return Err(io::Error::other(problem));
             }
@@ -214,12 +183,42 @@ fn make_directory(root: &Path, path: &Path) -> io::Result<()> {
         made => made?,
     }
     // The log tells of it, so it must last as long as the log.
-    File::open(root)?.sync_all()
+    File::open(root).await?.sync_all().await
+}
+
+/// Removes the directory with this name. It gets another name first, by which the next start finds
+/// what could not be removed.
+async fn remove_deleted(root: &Path, name: &str) -> io::Result<()> {
+    check_directory(root).await?;
+    let deleted = root.join(format!("{DELETED_PREFIX}{name}"));
+    match fs::rename(root.join(name), &deleted).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => remove_tree(&deleted).await,
+    }
+}
+
+async fn remove_leftovers(root: &Path) -> io::Result<()> {
+    match check_directory(root).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        checked => checked?,
+    }
+    let mut entries = fs::read_dir(root).await?;
+    while let Some(entry) = entries.next_entry().await? {
+        let name = entry.file_name();
+        if name
+            .as_encoded_bytes()
+            .starts_with(DELETED_PREFIX.as_bytes())
+        {
+            remove_tree(&entry.path()).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Refuses what is not a directory itself, such as a symbolic link to one.
-fn check_directory(path: &Path) -> io::Result<()> {
-    match path.symlink_metadata()?.is_dir() {
+async fn check_directory(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path).await?.is_dir() {
         true => Ok(()),
         false => Err(io::Error::other(format!(
             "{} is not a directory",
@@ -230,15 +229,8 @@ fn check_directory(path: &Path) -> io::Result<()> {
 
 /// Removes a directory with everything in it. Symbolic links are removed, not followed, even if
 /// somebody exchanges a directory for one meanwhile.
-fn remove_tree(path: &Path) -> io::Result<()> {
-    std::fs::remove_dir_all(path)
-}
-
-async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+async fn remove_tree(path: &Path) -> io::Result<()> {
+    fs::remove_dir_all(path).await
 }
 
 #[cfg(test)]
