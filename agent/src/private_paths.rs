@@ -12,6 +12,9 @@ const FORMER_PLACES: &[&str] = &[".pvp", "pvp-data"];
 /// The database of a server, by which its data directory is recognised.
 const DATABASE: &str = "pvp.sqlite3";
 
+/// Where in its data a server keeps the directory that each session has for itself.
+const SESSION_DIRECTORIES: &str = "workspaces";
+
 /// Everything private that an executor knows of, as absolute paths, whether or not it exists.
 pub(crate) fn private_paths(settings: &ExecutorSettings) -> Vec<PathBuf> {
     let mut paths = user_directories::private_paths();
@@ -33,7 +36,8 @@ fn data_directories_in(workspace: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Refuses a workspace that is itself private, because its commands could read nothing of it.
+/// Refuses a workspace that is itself private, because its commands could read nothing of it, and
+/// one in a server's data, unless it is in the directory of one session.
 pub(crate) fn check_workspace(settings: &ExecutorSettings) -> anyhow::Result<()> {
     let workspace = &settings.workspace;
     let real_path = workspace.canonicalize().ok();
@@ -44,5 +48,21 @@ pub(crate) fn check_workspace(settings: &ExecutorSettings) -> anyhow::Result<()>
         "cannot work in {}: it contains links, keys or a server's data; choose another workspace",
         workspace.display()
     );
+    anyhow::ensure!(
+        !real_path.is_some_and(|path| lies_in_data(&path)),
+        "cannot work in {}: it lies in a server's data; choose another workspace, or the directory of one session below `{SESSION_DIRECTORIES}`",
+        workspace.display()
+    );
     Ok(())
+}
+
+/// Whether a directory lies in a server's data, and not in the directory that one session has for
+/// itself.
+fn lies_in_data(directory: &Path) -> bool {
+    let mut above = directory.ancestors().skip(1);
+    let Some(data) = above.find(|above| above.join(DATABASE).exists()) else {
+        return false;
+    };
+    let sessions = data.join(SESSION_DIRECTORIES);
+    directory == sessions || !directory.starts_with(sessions)
 }

@@ -1,6 +1,7 @@
 //! A participant's connection to a session, which joins, tracks the answer to each message, and
 //! reconnects on its own.
 
+mod own_join;
 mod server_clock;
 mod task;
 
@@ -16,6 +17,7 @@ use crate::api::{ApiClient, ApiError};
 use crate::link::Link;
 use crate::outbox::{OutgoingMessage, ResendPolicy};
 use crate::record::{RecordMemory, RecordWarning};
+pub use own_join::OwnJoin;
 use server_clock::ServerClock;
 
 /// Capacity of the event channel. When it is full the socket is not read, so back-pressure reaches
@@ -34,6 +36,8 @@ pub struct ConnectOptions {
     pub roles: Option<Vec<Role>>,
     /// The participant id to join as; needed only on a server without login.
     pub participant: Option<ParticipantId>,
+    /// The name to join with, on a server without login; `None` means the participant id.
+    pub name: Option<String>,
     /// Human or agent, on a server without login; `None` means human.
     pub kind: Option<ParticipantKind>,
     /// Set by agents that run commands.
@@ -44,6 +48,10 @@ pub struct ConnectOptions {
     pub after: Option<u64>,
     /// How many past messages to receive when not resuming; `None` uses the server's default.
     pub history: Option<u64>,
+    /// A complete `session.create` envelope to send before joining.
+    pub create: Option<String>,
+    /// The join to send as it is; it says who joins which session, and the other options do not.
+    pub own_join: Option<OwnJoin>,
     /// Whether each welcome is followed by a comparison of the log with what was seen of it before.
     pub record_check: RecordCheck,
 }
@@ -197,12 +205,15 @@ impl Connection {
         let (event_sender, event_receiver) = mpsc::channel(EVENT_BUFFER);
         let (first_join_sender, first_join) = oneshot::channel();
         let server_clock = ServerClock::default();
+        let own_join = options.own_join.as_ref();
         let params = task::JoinParams {
             link,
             session: session.clone(),
             announce,
-            after: options.after,
-            history: options.history,
+            after: own_join.map_or(options.after, OwnJoin::after),
+            history: own_join.map_or(options.history, OwnJoin::history),
+            create: options.create,
+            own_join: options.own_join,
             record_check: options.record_check,
         };
         tokio::spawn(task::run(
@@ -308,12 +319,15 @@ fn encode_envelope<M: WireMessage>(header: EnvelopeHeader, message: M) -> String
     String::from_utf8(envelope.to_json()).expect("JSON is UTF-8")
 }
 
-/// Finds out which participant and which session to join: from the token if the link has one,
-/// otherwise from the options.
+/// Finds out which participant and which session to join: from the caller's own join if there is
+/// one, from the token if the link has one, otherwise from the options.
 async fn resolve_identity(
     link: &Link,
     options: &ConnectOptions,
 ) -> Result<(Announce, SessionId), ConnectError> {
+    if let Some(own_join) = &options.own_join {
+        return Ok((own_join.announce().clone(), own_join.session().clone()));
+    }
     let mut announce = Announce {
         id: ParticipantId::parse("nobody").expect("a plain word"),
         name: String::new(),
@@ -345,7 +359,10 @@ async fn resolve_identity(
             .participant
             .clone()
             .ok_or(ConnectError::NoParticipant)?;
-        announce.name = announce.id.to_string();
+        announce.name = match &options.name {
+            Some(name) => name.clone(),
+            None => announce.id.to_string(),
+        };
     }
     let session = options.session.clone().or_else(|| link.session().cloned());
     let session = session.or(token_session).ok_or(ConnectError::NoSession)?;

@@ -16,7 +16,7 @@ mod outbox;
 pub use api::{ApiClient, ApiError};
 pub use connection::{
     ConnectError, ConnectOptions, Connection, ConnectionEvent, ConnectionEvents, EndReason,
-    Receipt, RecordCheck, SendError,
+    OwnJoin, Receipt, RecordCheck, SendError,
 };
 pub use link::{Link, LinkError};
 pub use pvp_clock::{fresh_id, now};

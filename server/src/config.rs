@@ -188,8 +188,10 @@ settings! {
     public_url: Option<String> = None, "an address that begins with http:// or https://", |url| url.as_ref().is_none_or(|url| crate::origin::authority_of(url).is_some());
     /// Rules to add to the built-in ones; reloaded on SIGHUP.
     policy: Option<PathBuf> = None, "a TOML file", |_| true;
-    /// Told to newcomers as `session:working_directory` until an executor says otherwise.
+    /// Told to every session as `session:working_directory` until an executor says otherwise; unless given, each session has a directory of its own below `workspaces` in the data directory.
     working_directory: Option<String> = None, "a path", |_| true;
+    /// Make the directory that a session has for itself a git repository.
+    git_init: bool = false, "true or false", |_| true;
     /// Largest message, in bytes.
     message_bytes: u64 = MIB, "1024 to 8388608", |n| (1024..=8 * MIB).contains(n);
     /// Deepest JSON.
@@ -276,6 +278,15 @@ impl ServerConfig {
     /// started without.
     pub(crate) fn data_directory(&self) -> &Path {
         self.data.as_deref().unwrap_or_else(|| Path::new("."))
+    }
+
+    /// Where sessions have directories of their own; `None` if they have none.
+    pub(crate) fn workspaces_directory(&self) -> Option<PathBuf> {
+        if self.working_directory.is_some() {
+            return None;
+        }
+        let data = std::path::absolute(self.data.as_ref()?).ok()?;
+        Some(data.join("workspaces"))
     }
 
     /// Reads the file (its name and text), then the environment, then the flags.
@@ -393,6 +404,9 @@ impl ServerConfig {
             },
             open_mode: self.open,
             working_directory: self.working_directory.clone(),
+            workspaces: self
+                .workspaces_directory()
+                .and_then(|root| root.to_str().map(str::to_owned)),
             read_limits: run(self.read_timeout_seconds, self.read_output_bytes),
             write_limits: run(self.write_timeout_seconds, self.write_output_bytes),
             destructive_limits: run(

@@ -36,6 +36,7 @@ use crate::live_tokens::LiveTokens;
 use crate::long_text;
 use crate::metrics::Metrics;
 use crate::reply_queue::{ConnectionReply, ReplyQueue};
+use crate::session_workspace::SessionWorkspaces;
 use crate::store::{LogHead, Store, StoreError, Tombstone};
 use crate::task::{
     self, DeferredReply, DeletionRequest, HttpAccess, JoinedSession, PresenceMap, ReplyTo,
@@ -71,6 +72,8 @@ pub(crate) struct SessionDirectory {
     stored_session_count: AtomicU64,
     /// The connections, by who is on them.
     slots: ConnectionSlots,
+    /// The working directories of the sessions.
+    pub(crate) workspaces: SessionWorkspaces,
     /// The sessions that each token makes.
     session_quotas: SessionQuotas,
     /// Permits so many transcripts and archives to be sent at a time.
@@ -128,6 +131,7 @@ impl SessionDirectory {
             sessions: DashMap::new(),
             stored_session_count: AtomicU64::new(stored),
             slots: ConnectionSlots::default(),
+            workspaces: SessionWorkspaces::new(&config),
             session_quotas: SessionQuotas::default(),
             transcript_permits: Arc::new(Semaphore::new(
                 usize::try_from(config.transcripts).unwrap_or(Semaphore::MAX_PERMITS),
@@ -351,23 +355,50 @@ impl SessionDirectory {
             Some(token) => Some(self.begin_making_session(token).await?),
             None => None,
         };
-        let (sender, answer) = oneshot::channel();
-        let request = Box::new(SessionRequest::Create {
+        let request = SessionRequest::Create {
             by,
             token,
             id,
             create,
-        });
-        self.send_command(
-            session,
-            SessionCommand::Request(request, ReplyTo::Oneshot(sender)),
-        )
-        .await;
-        let answer = answer.await.unwrap_or_else(|_| Err(session_unloaded()));
+        };
+        let (sender, answer) = oneshot::channel();
+        let command = SessionCommand::Request(Box::new(request), ReplyTo::Oneshot(sender));
+        let answer = self.create_with_workspace(session, command, answer).await;
         if let (Some(making), Ok(Answer::Accepted(_))) = (making, &answer) {
             making.keep();
         }
         answer
+    }
+
+    /// Sends a command that may create the session, after its working directory was made.
+    async fn create_with_workspace<T: Send + 'static>(
+        self: &Arc<Self>,
+        session: &SessionId,
+        command: SessionCommand,
+        answer: oneshot::Receiver<Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        let (directory, session) = (self.clone(), session.clone());
+        let store = self.store.as_ref();
+        if !self.workspaces.is_to_be_made(store, &session).await? {
+            self.send_command(&session, command).await;
+            return answer.await.unwrap_or_else(|_| Err(session_unloaded()));
+        }
+        // It goes on if the caller is gone: the directory stays only if the session was created.
+        let creating = tokio::spawn(async move {
+            let store = directory.store.as_ref();
+            let workspace = directory.workspaces.make(store, &session).await?;
+            directory.send_command(&session, command).await;
+            let answer = answer.await.unwrap_or_else(|_| Err(session_unloaded()));
+            let failed = answer.is_err();
+            if let Some(workspace) = workspace
+                && failed
+                && directory.query(&session, Session::is_created).await == Some(false)
+            {
+                workspace.discard().await;
+            }
+            answer
+        });
+        creating.await.unwrap_or_else(|_| Err(session_unloaded()))
     }
 
     pub(crate) async fn join(
@@ -385,17 +416,18 @@ impl SessionDirectory {
                 extra: Default::default(),
             })
         });
+        let may_create = create_if_missing.is_some();
         let request = Box::new(SessionRequest::Join {
             identity,
             announce,
             id,
             create_if_missing,
         });
-        self.send_command(
-            session,
-            SessionCommand::Request(request, ReplyTo::Join(sender, None)),
-        )
-        .await;
+        let command = SessionCommand::Request(request, ReplyTo::Join(sender, None));
+        if may_create {
+            return self.create_with_workspace(session, command, answer).await;
+        }
+        self.send_command(session, command).await;
         answer.await.unwrap_or_else(|_| Err(session_unloaded()))
     }
 
@@ -466,10 +498,19 @@ impl SessionDirectory {
         session: &SessionId,
         request: DeletionRequest,
     ) -> Result<Tombstone, Refusal> {
-        let (sender, answer) = oneshot::channel();
-        self.send_command(session, SessionCommand::Delete(request, sender))
-            .await;
-        answer.await.unwrap_or_else(|_| Err(session_unloaded()))
+        let (directory, session) = (self.clone(), session.clone());
+        // It goes on if the caller is gone, so that the working directory goes too.
+        let deleting = tokio::spawn(async move {
+            let (sender, answer) = oneshot::channel();
+            let command = SessionCommand::Delete(request, sender);
+            directory.send_command(&session, command).await;
+            let answer = answer.await.unwrap_or_else(|_| Err(session_unloaded()));
+            if answer.is_ok() {
+                directory.workspaces.remove(&session).await;
+            }
+            answer
+        });
+        deleting.await.unwrap_or_else(|_| Err(session_unloaded()))
     }
 
     /// Forgets what is known about a session that was deleted.

@@ -27,6 +27,7 @@ mod reply_queue;
 mod roster;
 mod secrets;
 mod serve;
+mod session_workspace;
 mod task;
 mod token_uses;
 mod viewer;

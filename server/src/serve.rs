@@ -29,6 +29,7 @@ use crate::directory::{ConnectionSlot, SessionDirectory};
 use crate::http;
 use crate::invite::Inviter;
 use crate::origin::AllowedHosts;
+use crate::session_workspace::SessionWorkspaces;
 use crate::store::{KeyFiles, SqliteStore, Store};
 use crate::token::{self, TokenClaims};
 
@@ -81,6 +82,7 @@ impl Server {
             let best = best.unwrap_or_else(|| loopback_of(address));
             config.public_url = Some(format!("http://{}", SocketAddr::new(best, address.port())));
         }
+        SessionWorkspaces::check(&config)?;
         let data = config.data.as_deref();
         let data = data.context("no data directory; set `data`")?;
         let keys = KeyFiles::new(data, config.key_file.as_deref());
@@ -219,6 +221,8 @@ impl Server {
         let retention = tokio::spawn(self.directory.clone().delete_old_sessions());
         let anchoring = tokio::spawn(anchoring::publish_anchors(self.directory.clone()));
         let token_uses = tokio::spawn(self.directory.clone().write_token_uses());
+        let directory = self.directory.clone();
+        tokio::spawn(async move { directory.workspaces.remove_leftovers().await });
         tokio::select! {
             () = accept_loop(&self.directory, &self.listener, self.router()) => {}
             () = serve_bridge(&self.directory, self.bridge.as_ref()) => {}

@@ -40,6 +40,8 @@ pub struct SessionSettings {
     pub open_mode: bool,
     /// Sent to those who join as `session:working_directory`, until an executor announces another.
     pub working_directory: Option<String>,
+    /// Unless there is a working directory for all, each session is told of its own below this one.
+    pub workspaces: Option<String>,
     /// The limits of reads.
     pub read_limits: ExecutionLimits,
     /// The limits of writes.
@@ -62,6 +64,7 @@ impl Default for SessionSettings {
             limits: Limits::default(),
             open_mode: false,
             working_directory: None,
+            workspaces: None,
             read_limits: ExecutionLimits {
                 timeout_ms: 30_000,
                 output_bytes: 10 * MIB,

@@ -22,6 +22,7 @@ mod short_hash;
 mod snapshot;
 mod state;
 mod welcome;
+mod workspace;
 
 pub use apply::{Answer, Decision, DecisionContext, Ephemeral, SessionSettings};
 pub use entry::{Audience, Entry, EntryError, GrantNonce, Viewers};
@@ -38,5 +39,7 @@ pub use proposal::{
     Execution, ExecutionKind, GateSteps, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs,
     ProposalStage,
 };
+pub use recent_messages::MAX_RECENT_MESSAGES;
 pub use snapshot::SnapshotError;
 pub use state::Session;
+pub use workspace::workspace_name;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::short_hash::{read_u64, short_hash, truncate};
 
 /// How many of a session's latest messages are remembered.
-pub(crate) const MAX_RECENT_MESSAGES: usize = 8192;
+pub const MAX_RECENT_MESSAGES: usize = 8192;
 
 /// The size of a remembered message when it is stored, in bytes.
 const STORED_BYTES: usize = 16;
@@ -65,6 +65,12 @@ impl RecentMessages {
 
     pub(crate) fn contains(&self, id: &MessageId) -> bool {
         self.position(short_hash(id)).is_some()
+    }
+
+    /// The sequence number of the last entry whose id hashes as this one does.
+    pub(crate) fn seq_of(&self, id: &MessageId) -> Option<u64> {
+        let position = self.position(short_hash(id))?;
+        Some(self.seq_at(position))
     }
 
     /// Remembers the entry after the last one, and forgets the oldest if there are too many.
@@ -287,6 +293,8 @@ mod tests {
                 let digest = digest(number + message);
                 prop_assert_eq!(recent.status(&id(number), &digest), simple.status(&id(number), &digest));
                 prop_assert_eq!(recent.contains(&id(number)), simple.by_id.contains_key(&id(number)));
+                let seq = simple.by_id.get(&id(number)).map(|known| known.1);
+                prop_assert_eq!(recent.seq_of(&id(number)), seq);
                 if records {
                     let origin = (message != 1).then_some(digest);
                     recent.record(&id(number), origin);

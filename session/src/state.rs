@@ -245,6 +245,13 @@ impl Session {
         self.recent_messages.contains(id)
     }
 
+    /// The sequence number of the entry that has this id, among the latest
+    /// [`MAX_RECENT_MESSAGES`](crate::MAX_RECENT_MESSAGES). Ids are compared by a short hash, so the
+    /// caller looks at the entry.
+    pub fn seq_of_recent_message(&self, id: &MessageId) -> Option<u64> {
+        self.recent_messages.seq_of(id)
+    }
+
     /// Whether the session has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.is_some()

@@ -70,14 +70,13 @@ enum DemoDriver {
 
 pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
     let driver = arguments.driver()?;
-    let mut config = server::prepare(&arguments.server, server::QUIET_LOG)?;
+    let config = server::prepare(&arguments.server, server::QUIET_LOG)?;
     let data = server::data_directory(&config)?;
     let workspace = arguments.create_workspace(&data)?;
-    let mut settings = ExecutorSettings::new(workspace.clone(), data.join("executor"));
+    let mut settings = ExecutorSettings::new(workspace, data.join("executor"));
     settings.private_paths.push(data.clone());
     // Server, agent and people of a demo are on one machine, and people try commands of their own.
     settings.accepted.shell_exec = true;
-    config.working_directory = workspace.to_str().map(str::to_owned);
     super::runtime()?.block_on(server::serve(config, async move |server: &Server| {
         let session = new_session_id();
         let demo = Demo {

@@ -163,7 +163,7 @@ fn refused(refusal: Refusal) -> anyhow::Error {
     anyhow::anyhow!("{refusal}")
 }
 
-fn parse_kind(text: &str) -> Result<ParticipantKind, String> {
+pub(super) fn parse_kind(text: &str) -> Result<ParticipantKind, String> {
     match text {
         "human" => Ok(ParticipantKind::Human),
         "agent" => Ok(ParticipantKind::Agent),

@@ -86,6 +86,9 @@ pub(crate) struct ServerArguments {
     /// A file of rules to add to the built-in ones; reloaded on SIGHUP
     #[arg(long, value_name = "FILE")]
     policy: Option<String>,
+    /// Make the working directory of each session a git repository
+    #[arg(long)]
+    git_init: bool,
     /// Server settings: a TOML file, or JSON such as '{"open_gates": 50}'; see docs/operations.md
     #[arg(long, value_name = "FILE|JSON")]
     config: Option<String>,
@@ -238,16 +241,18 @@ fn load_config(
     flag("bridge_port", arguments.bridge_port.as_ref());
     flag("public_url", arguments.public_url.as_ref());
     flag("policy", arguments.policy.as_ref());
-    flag("open", arguments.open.then(|| "true".to_owned()).as_ref());
+    let on = Some("true".to_owned());
+    flag("open", on.as_ref().filter(|_| arguments.open));
+    flag("git_init", on.as_ref().filter(|_| arguments.git_init));
     let file = file
         .as_ref()
         .map(|(name, text)| (name.as_str(), text.as_str()));
-    let mut config = ServerConfig::load_over(defaults, file, std::env::vars(), &flags)?;
-    if config.working_directory.is_none() {
-        let here = super::current_directory()?;
-        config.working_directory = here.to_str().map(str::to_owned);
-    }
-    Ok(config)
+    Ok(ServerConfig::load_over(
+        defaults,
+        file,
+        std::env::vars(),
+        &flags,
+    )?)
 }
 
 /// Starts logging to standard error, filtered by `PVP_LOG` or else by the default filter.

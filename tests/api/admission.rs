@@ -126,11 +126,10 @@ async fn a_participants_message_is_refused_alike_on_socket_and_http() {
         RefusalCase::new("a command of the wrong kind of participant", joined(ann), envelope(&ann.participant, "tool.propose", TestClient::proposal(&agent, "ls")))
             .refused(403, UNAUTHORIZED, "only agents may send this"),
         RefusalCase::new("creating the session again", joined(ann), envelope(&ann.participant, "session.create", json!({ "config": {} })))
+            .refused(409, "INVALID_STATE", format!("session `{SESSION}` exists already; join it, or create one with another id")),
+        RefusalCase::new("creating the session again by the route", joined(ann), envelope(&ann.participant, "session.create", json!({ "config": {} })))
             .refused(409, "INVALID_STATE", format!("session `{SESSION}` exists already; join it, or create one with another id"))
             .over_http(HttpWay::Route("/api/sessions", json!({ "session": SESSION }), 409)),
-        RefusalCase::new("creating through a message", joined(ann), envelope(&ann.participant, "session.create", json!({ "config": {} })))
-            .refused(400, INVALID_MESSAGE, "make sessions with POST /api/sessions")
-            .on_socket(SocketWay::Never("a socket has no other way to create a session than a message")),
         RefusalCase::new("output through a message", joined(ann), envelope(&ann.participant, "output.read", json!({ "ref": proposal })))
             .refused(400, INVALID_MESSAGE, "read output with GET /api/sessions/{session}/outputs/{ref}")
             .on_socket(SocketWay::Never("a socket has no other way to read output than a message")),
@@ -236,6 +235,10 @@ async fn a_join_is_refused_alike_on_socket_and_http() {
         RefusalCase::new("creating without the role", stranger(bob), create(bob))
             .refused(403, UNAUTHORIZED, may_not_create)
             .over_http(HttpWay::Route("/api/sessions", json!({ "session": "new" }), 403)),
+        RefusalCase::new("creating by a message without the role", stranger(bob), create(bob))
+            .refused(403, UNAUTHORIZED, may_not_create),
+        RefusalCase::new("creating by a message without a token", stranger(&anonymous), create(bob))
+            .refused(401, UNAUTHORIZED, log_in),
         RefusalCase::new("creating with a token of a session", stranger(bound), create(bound))
             .refused(403, UNAUTHORIZED, may_not_create)
             .over_http(HttpWay::Route("/api/sessions", json!({ "session": "new" }), 403)),

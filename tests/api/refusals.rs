@@ -403,9 +403,9 @@ async fn a_message_that_may_not_be_sent_changes_nothing() {
         ),
         (
             add(json!({ "type": "session.create", "payload": { "config": {} } })),
-            400,
-            INVALID_MESSAGE,
-            "make sessions with POST /api/sessions",
+            409,
+            INVALID_STATE,
+            "session `room` exists already; join it, or create one with another id",
         ),
         (
             add(json!({ "type": "output.read", "payload": { "ref": "once" } })),

@@ -297,6 +297,60 @@ async fn a_data_directory_and_a_home_that_lie_inside_of_the_workspace() {
 }
 
 #[tokio::test]
+async fn the_data_directory_around_the_directory_of_a_session() {
+    let cli = CliEnv::new();
+    let data = cli.workdir().parent().unwrap().join("data");
+    let mut up = UpServer::start(&cli, &["--data", data.to_str().unwrap()]).await;
+    let sessions = data.join("workspaces");
+    let own = std::fs::read_dir(&sessions).unwrap().next().unwrap();
+    let own = own.unwrap().path();
+    let other = sessions.join("0".repeat(32));
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(own.join("notes"), "plain notes\n").unwrap();
+    std::fs::write(other.join("notes"), "notes of others\n").unwrap();
+    symlink(&data, own.join("link")).unwrap();
+    let key = std::fs::read_to_string(data.join("server.key")).unwrap();
+    let lines = [
+        "cat notes",
+        "grep -rah . .",
+        "cat link/server.key",
+        "grep -Rah . .",
+        "cat ../../server.key",
+        "cat ../*/notes",
+        "ls ../..",
+    ];
+    // Everything but the directory of one session is refused as a workspace.
+    for workspace in [&data, &sessions, &data.join("elsewhere")] {
+        std::fs::create_dir_all(workspace).unwrap();
+        let flags = ["agent", "--brain", "scripted", "--workspace"];
+        let flags = [&flags[..], &[workspace.to_str().unwrap()]].concat();
+        let script = write_script(&cli, &script_of(&lines));
+        let mut command = cli.command(&[&flags[..], &["--script", &script]].concat());
+        command.env("PVP_LINK", up.link("agent_link"));
+        let refused = CliProcess::spawn(command.stdin(Stdio::null()));
+        let refused = refused.ended().await;
+        let expected = (Some(1), true);
+        let said = (refused.code, refused.err.contains("cannot work in "));
+        assert_eq!(said, expected, "{refused:?}");
+    }
+    let flags = ["--workspace", own.to_str().unwrap()];
+    let agent = up.start_agent(cli, &lines, &flags).await;
+    let outcomes = attempt(&mut up.person, &agent.user.participant, &lines).await;
+    let ran = |printed: &str| AttemptOutcome::Ran {
+        printed: printed.to_owned(),
+    };
+    assert_eq!(outcomes[0], ran("plain notes\n"));
+    for (line, outcome) in lines.iter().zip(&outcomes) {
+        if let AttemptOutcome::Ran { printed } = outcome {
+            assert!(!printed.contains(key.trim()), "{line}: {printed}");
+            assert!(!printed.contains("notes of others"), "{line}: {printed}");
+            assert!(!printed.contains("SQLite format"), "{line}: {printed}");
+        }
+    }
+    up.process.signal("INT");
+}
+
+#[tokio::test]
 async fn the_arguments_and_the_environment_of_other_processes() {
     let (server, mut ann) = start_session(json!({})).await;
     let mut victim = std::process::Command::new("/bin/sh")

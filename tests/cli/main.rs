@@ -14,6 +14,7 @@ mod cancel;
 mod check;
 mod completion;
 mod connect;
+mod connect_own_join;
 mod demo_model;
 mod error_messages;
 mod errors;

@@ -20,3 +20,4 @@ mod published_clients;
 mod refusals;
 mod shared_session;
 mod visibility;
+mod workspaces;

@@ -234,12 +234,21 @@ async fn thinking_is_visible_only_to_those_its_start_names() {
 
 /// The files of a data directory that contain this word.
 fn files_containing(directory: &Path, word: &str) -> Vec<String> {
+    let (found, files) = search_files(directory, word);
+    assert!(files > 0, "there is something to look at");
+    found
+}
+
+/// The files below a directory that contain this word, and how many files there are.
+fn search_files(directory: &Path, word: &str) -> (Vec<String>, usize) {
     let mut found = Vec::new();
     let mut files = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(files_containing(&path, word));
+            let (found_below, files_below) = search_files(&path, word);
+            found.extend(found_below);
+            files += files_below;
             continue;
         }
         files += 1;
@@ -251,8 +260,7 @@ fn files_containing(directory: &Path, word: &str) -> Vec<String> {
             found.push(path.display().to_string());
         }
     }
-    assert!(files > 0, "there is something to look at");
-    found
+    (found, files)
 }
 
 const VALUE: &str = "s3cr3t-VALUE-nobody-may-read";

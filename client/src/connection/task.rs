@@ -23,8 +23,8 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use super::server_clock::ServerClock;
 use super::{
-    AckSender, ConnectError, ConnectionEvent, EndReason, RecordCheck, SendError, WelcomeLimits,
-    encode_envelope,
+    AckSender, ConnectError, ConnectionEvent, EndReason, OwnJoin, RecordCheck, SendError,
+    WelcomeLimits, encode_envelope,
 };
 use crate::Link;
 use crate::api::ApiClient;
@@ -62,6 +62,10 @@ pub(super) struct JoinParams {
     pub(super) after: Option<u64>,
     /// How many past messages to receive when not resuming.
     pub(super) history: Option<u64>,
+    /// What the first socket sends before the join.
+    pub(super) create: Option<String>,
+    /// The join that the first socket sends as it is.
+    pub(super) own_join: Option<OwnJoin>,
     /// Whether the log is compared with what was seen of it before.
     pub(super) record_check: RecordCheck,
 }
@@ -218,13 +222,12 @@ impl ConnectionTask {
             Ok(Err(end)) => return end,
             Err(_) => return SocketEnd::Lost("the server does not answer".to_owned()),
         };
-        let join_id = fresh_id();
         let resume_after = self.params.after;
-        if let Err(error) = socket
-            .send(Message::text(self.join_message(&join_id)))
-            .await
-        {
-            return SocketEnd::Lost(error.to_string());
+        let (join_id, opening) = self.opening_messages();
+        for text in opening {
+            if let Err(error) = socket.send(Message::text(text)).await {
+                return SocketEnd::Lost(error.to_string());
+            }
         }
         let end = self.read_loop(&mut socket, &join_id, resume_after).await;
         if matches!(end, SocketEnd::Ended(_)) {
@@ -264,15 +267,38 @@ impl ConnectionTask {
         }
     }
 
+    /// What a socket sends first, with the id of the join among it.
+    fn opening_messages(&self) -> (MessageId, Vec<String>) {
+        let is_first = self.first_join.is_some();
+        let create = self.params.create.clone().filter(|_| is_first);
+        let own_join = self.params.own_join.as_ref().filter(|_| is_first);
+        let (id, join) = match own_join {
+            Some(own_join) => (own_join.id().clone(), own_join.text().to_owned()),
+            None => {
+                let id = fresh_id();
+                let text = self.join_message(&id);
+                (id, text)
+            }
+        };
+        (id, create.into_iter().chain([join]).collect())
+    }
+
     fn join_message(&self, id: &MessageId) -> String {
-        let join = SessionJoin {
+        let own_join = self.params.own_join.as_ref().map(OwnJoin::payload);
+        let join = own_join.unwrap_or_else(|| SessionJoin {
             participant: self.params.announce.clone(),
             token: None,
             supported_versions: vec![u32::from(VERSION)],
+            after: None,
+            history: None,
+            announce_others: None,
+            extra: ExtraFields::new(),
+        });
+        let join = SessionJoin {
             after: self.params.after,
             history: self.params.history,
             announce_others: Some(false),
-            extra: ExtraFields::new(),
+            ..join
         };
         encode_envelope(
             self.header(id.clone(), None),

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, post};
+use pvp_protocol::ParticipantKind;
 
 use super::extractors::{NoParameters, QueryParameter, QueryParameters};
 use super::{
     archives, commands, commit_context, contents, gates, invites, messages, openapi, proposals,
     send, sessions, transcript,
 };
+use crate::admission;
 use crate::directory::SessionDirectory;
 
 /// Who may use a route.
@@ -138,6 +140,7 @@ const CODES: &str = "/api/codes";
 const JOIN: &str = "/api/join";
 const TOKENS: &str = "/api/tokens";
 const TOKEN: &str = "/api/tokens/{token}";
+const PUBLISHED_MESSAGES: &str = "/sessions/{session}/messages";
 const TRANSCRIPT: &str = "/sessions/{session}/transcript";
 const CONTENT: &str = "/sessions/{session}/contents/{hash}";
 
@@ -164,6 +167,7 @@ const KNOWN_PATHS: &[&str] = &[
     JOIN,
     TOKENS,
     TOKEN,
+    PUBLISHED_MESSAGES,
     TRANSCRIPT,
     CONTENT,
     "/health",
@@ -181,7 +185,10 @@ pub(super) fn known_path(path: &str) -> Option<&'static str> {
 
 /// Every route but the WebSocket.
 pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
-    let message_body_limit = DefaultBodyLimit::max(directory.settings.limits.message_bytes);
+    let message_body_limit = DefaultBodyLimit::max(admission::max_message_bytes(
+        directory,
+        ParticipantKind::Agent,
+    ));
     vec![
         ApiRoute::get(SESSIONS, "Sessions that the token opens, newest first", get(sessions::list))
             .with_query::<sessions::ListParameters>()
@@ -268,6 +275,12 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
         }
         .returns_status(204, ResponseBody::Empty)
         .admin_only(),
+        ApiRoute::get(PUBLISHED_MESSAGES, "The same as below `/api`, where the published protocol has it", get(messages::read))
+            .with_query::<messages::ReadParameters>()
+            .returns("MessagePage"),
+        ApiRoute::post(PUBLISHED_MESSAGES, "The same as below `/api`, where the published protocol has it", post(send::send).layer(message_body_limit))
+            .with_body("client")
+            .returns("SessionAck"),
         ApiRoute::get(TRANSCRIPT, "The published transcript", get(transcript::read)).with_query::<transcript::TranscriptParameters>(),
         ApiRoute::get(CONTENT, "A long text that a message refers to by its SHA-256", get(contents::read))
             .returns_status(200, ResponseBody::Text),

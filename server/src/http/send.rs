@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Json;
-use pvp_protocol::payload::{Announce, SessionAck, SessionJoin};
+use pvp_protocol::payload::{Announce, SessionAck, SessionCreate, SessionJoin};
 use pvp_protocol::{
     ClientMessage, EnvelopeHeader, ExtraFields, MessageId, ParticipantId, ParticipantKind, Refusal,
     Sender, SessionId, Transport, VERSION, parse_client_message,
@@ -31,8 +31,10 @@ pub(super) async fn send(
     MessageBody(body): MessageBody,
 ) -> Result<Json<SessionAck>, RefusalResponse> {
     let principal = Principal::new(login);
+    let (bytes, limits) = (body.len(), &directory.settings.limits);
     let text = fill_defaults(body, &session, principal.participant());
-    let parsed = parse_client_message(&text, &directory.settings.limits);
+    let parsed = parse_client_message(&text, limits);
+    admission::check_size(bytes, &parsed, limits).map_err(RefusalResponse::too_large)?;
     let named = match &parsed {
         Ok((header, _)) => match &header.sender {
             Sender::Participant(id) => Some(id.clone()),
@@ -156,10 +158,7 @@ impl<'a> HttpParticipant<'a> {
             charge,
         } = admitted;
         match message {
-            ClientMessage::SessionCreate(_) => {
-                let problem = "make sessions with POST /api/sessions".to_owned();
-                Err(Refusal::Malformed(problem).into())
-            }
+            ClientMessage::SessionCreate(create) => self.create(header, create).await,
             ClientMessage::OutputRead(_) => {
                 let problem =
                     "read output with GET /api/sessions/{session}/outputs/{ref}".to_owned();
@@ -176,6 +175,22 @@ impl<'a> HttpParticipant<'a> {
                 self.submit(submitted, charge).await
             }
         }
+    }
+
+    /// Creates the session, if they may create any.
+    async fn create(
+        mut self,
+        header: EnvelopeHeader,
+        create: SessionCreate,
+    ) -> Result<SessionAck, RefusalResponse> {
+        self.principal.check_may_create(self.directory)?;
+        let by = self.principal.check_sender(&header.sender)?;
+        let token = self.principal.login().map(|login| login.token_id.clone());
+        let id = header.id.clone();
+        let creating = self
+            .directory
+            .create(self.session, by, token, header.id, create);
+        Ok(answer_ack(id, creating.await?)?)
     }
 
     async fn join(
@@ -232,13 +247,9 @@ impl<'a> HttpParticipant<'a> {
         let id = submitted.id.clone();
         let me = self.principal.speaker(me);
         let submitting = self.directory.submit_and_wait(self.session, me, submitted);
-        match submitting.await {
-            Ok(Answer::Accepted(seq)) => Ok(ack(id, seq)),
-            Ok(Answer::Duplicate(seq)) => Ok(SessionAck {
-                duplicate: true,
-                ..ack(id, Some(seq))
-            }),
-            Ok(Answer::Refused(refusal)) | Err(refusal) => {
+        match submitting.await.and_then(|answer| answer_ack(id, answer)) {
+            Ok(ack) => Ok(ack),
+            Err(refusal) => {
                 if let Some(allowance) = self.allowance() {
                     // What counts is the refusal; whether the next message passes is seen then.
                     let _ = allowance.charge_refused(charge);
@@ -299,6 +310,18 @@ fn announcement(claims: &TokenClaims) -> Announce {
         invited_by: None,
         invited_before_session: None,
         extra: ExtraFields::new(),
+    }
+}
+
+/// The acknowledgement of a message that was accepted.
+fn answer_ack(id: MessageId, answer: Answer) -> Result<SessionAck, Refusal> {
+    match answer {
+        Answer::Accepted(seq) => Ok(ack(id, seq)),
+        Answer::Duplicate(seq) => Ok(SessionAck {
+            duplicate: true,
+            ..ack(id, Some(seq))
+        }),
+        Answer::Refused(refusal) => Err(refusal),
     }
 }
 

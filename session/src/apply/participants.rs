@@ -17,6 +17,7 @@ use crate::entry::Audience;
 use crate::input::{AttendanceChange, Identity, SubmittedMessage};
 use crate::member::Member;
 use crate::recent_messages::MessageIdStatus;
+use crate::workspace::workspace_name;
 
 /// The longest name of a participant or a session, in characters.
 const MAX_NAME_CHARS: usize = 128;
@@ -63,10 +64,18 @@ impl DecisionBuilder<'_> {
         check_config(&create.config, &self.decision_context.settings.limits)?;
         create.name.as_deref().map_or(Ok(()), check_name)?;
         let answer = self.relay(by, &submitted, create);
-        if let Some(directory) = self.decision_context.settings.working_directory.clone() {
+        if let Some(directory) = self.first_working_directory() {
             self.append_system(working_directory_context(directory), None);
         }
         Ok(answer)
+    }
+
+    /// Where commands run until an executor says otherwise.
+    fn first_working_directory(&self) -> Option<String> {
+        let settings = self.decision_context.settings;
+        let own = settings.workspaces.as_ref();
+        let own = own.map(|root| format!("{root}/{}", workspace_name(&self.session.id)));
+        settings.working_directory.clone().or(own)
     }
 
     pub(super) fn session_join(
