@@ -44,7 +44,7 @@ driver?: ParticipantId,
  */
 secrets?: Array<string>,
 /**
- * The files that the command runs; it does not start if one of them has changed.
+ * The files that the command runs or changes; it does not start if one of them has changed.
  */
 files?: Array<BoundFile>, };
 
