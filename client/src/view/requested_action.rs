@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use pvp_protocol::payload::{DiscardedTrial, FileContent, OpenGate};
+use pvp_protocol::payload::{DiscardedTrial, FileContent, OpenGate, ToolPropose};
 use pvp_protocol::{
     Action, Assessment, BoundFile, Category, Command, JsonObject, PartAssessment, ParticipantId,
-    RunMode,
+    RunMode, ToolCategory,
 };
 use serde::Serialize;
 use serde_json::Value;
 
 use super::text::{MAX_LINE_BYTES, count_invisible, escape_invisible, truncate, truncate_line};
+use super::tool_call::ToolCallView;
 
 /// Maximum length of a command that is kept whole, in bytes. Nobody is asked to approve a command
 /// that is not shown whole.
@@ -46,7 +47,8 @@ pub struct RequestedAction {
     pub proposer: Option<ParticipantId>,
     /// The command verbatim.
     pub command: String,
-    /// The command with invisible characters escaped.
+    /// What people read as the command: the command with invisible characters escaped, or the
+    /// headline of a tool call.
     pub shown: String,
     /// The number of invisible characters in the command, its directory and its environment.
     pub hidden: usize,
@@ -58,6 +60,9 @@ pub struct RequestedAction {
     pub argv: Vec<String>,
     /// The tool's name in the `tool` form; `None` otherwise.
     pub tool: Option<String>,
+    /// The tool call in the `tool` form, as people read it; `None` otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<ToolCallView>,
     /// The working directory; `None` means the session's.
     pub cwd: Option<String>,
     /// Additions to the environment.
@@ -110,12 +115,39 @@ impl RequestedAction {
         assessment: Option<&Assessment>,
         purpose: &str,
     ) -> Self {
+        let details = ProposedDetails::default();
+        Self::with_details(proposer, action, assessment, purpose, details)
+    }
+
+    /// The action of a proposal.
+    pub(super) fn from_proposal(propose: &ToolPropose, action: &Action) -> Self {
+        let details = ProposedDetails {
+            contents: &propose.file_contents,
+            stated_category: Some(propose.category),
+        };
+        let assessment = propose.assessment.as_ref();
+        Self::with_details(
+            &propose.agent,
+            action,
+            assessment,
+            &propose.description,
+            details,
+        )
+    }
+
+    fn with_details(
+        proposer: &ParticipantId,
+        action: &Action,
+        assessment: Option<&Assessment>,
+        purpose: &str,
+        details: ProposedDetails<'_>,
+    ) -> Self {
         Self {
             proposer: Some(proposer.clone()),
             purpose: truncate_line(purpose),
             assessment: assessment.map(truncated_assessment),
             prefix: suggested_prefix(action, assessment),
-            ..Self::from_action(action)
+            ..Self::from_action(action, details)
         }
     }
 
@@ -134,19 +166,21 @@ impl RequestedAction {
         let action = Action::new(Command::Shell { line });
         Self {
             mode,
-            ..Self::from_action(&action)
+            ..Self::from_action(&action, ProposedDetails::default())
         }
     }
 
-    fn from_action(action: &Action) -> Self {
+    fn from_action(action: &Action, details: ProposedDetails<'_>) -> Self {
         let mut truncation = TruncationCounter::default();
         let command = truncation.truncate(&action.command.summary(), MAX_COMMAND_BYTES);
+        let call = ToolCallView::of_action(action, details.contents, details.stated_category);
         let (form, argv, tool) = command_form(&action.command, &mut truncation);
         let cwd = action.cwd.as_deref();
+        let headline = call.as_ref().map(|call| call.headline.clone());
         Self {
             proposer: None,
-            shown: escape_invisible(&command),
-            hidden: count_invisible_in(action),
+            shown: headline.unwrap_or_else(|| escape_invisible(&command)),
+            hidden: count_invisible_in(action, call.as_ref()),
             command,
             form,
             argv,
@@ -158,23 +192,23 @@ impl RequestedAction {
             driver: action.driver.clone(),
             secrets: truncated_secrets(&action.secrets, &mut truncation),
             files: truncated_files(&action.files, &mut truncation),
-            file_contents: Vec::new(),
+            file_contents: bound_contents(action, details.contents),
             purpose: String::new(),
             assessment: None,
             prefix: Vec::new(),
             edited_by: None,
-            cut_bytes: truncation.0,
+            // The bytes of a call are the same as those of its summary, so they count once.
+            cut_bytes: truncation.0.max(call.as_ref().map_or(0, |it| it.cut_bytes)),
+            call,
         }
     }
 
-    /// The request with those of the contents that are what its action binds.
-    pub(super) fn with_contents(mut self, action: &Action, contents: &[FileContent]) -> Self {
-        let bound = contents
-            .iter()
-            .take(MAX_LIST_ITEMS)
-            .filter(|content| action.binds_content(&content.path, &content.text));
-        self.file_contents = bound.cloned().collect();
-        self
+    /// What is known about this action and not said by the action itself.
+    fn details(&self) -> ProposedDetails<'_> {
+        ProposedDetails {
+            contents: &self.file_contents,
+            stated_category: self.call.as_ref().and_then(|call| call.stated_category),
+        }
     }
 
     /// The request with the arguments of an amendment. `None` if they are not a valid action.
@@ -186,15 +220,14 @@ impl RequestedAction {
     ) -> Option<Self> {
         let tool = self.tool.as_deref().unwrap_or("shell");
         let action = Action::from_arguments(tool, arguments).ok()?;
-        let edited = Self {
+        Some(Self {
             proposer: self.proposer.clone(),
             purpose: self.purpose.clone(),
             assessment: Some(truncated_assessment(assessment)),
             prefix: suggested_prefix(&action, Some(assessment)),
             edited_by: by.cloned(),
-            ..Self::from_action(&action)
-        };
-        Some(edited.with_contents(&action, &self.file_contents))
+            ..Self::from_action(&action, self.details())
+        })
     }
 
     /// The request with the granted action, which is exactly what runs.
@@ -205,8 +238,34 @@ impl RequestedAction {
             assessment: self.assessment.clone(),
             prefix: self.prefix.clone(),
             edited_by: self.edited_by.clone(),
-            file_contents: self.file_contents.clone(),
-            ..Self::from_action(action)
+            ..Self::from_action(action, self.details())
+        }
+    }
+
+    /// What a welcome told about an action, with what only its proposal says. An edit may have
+    /// changed the action since.
+    pub(super) fn with_proposal(&self, proposed: Self) -> Self {
+        let digest = |it: &Self| it.assessment.as_ref().map(|assessment| assessment.digest);
+        let is_same = digest(self).is_some() && digest(self) == digest(&proposed);
+        let mut contents = proposed.file_contents;
+        contents.retain(|content| {
+            let mut files = self.files.iter();
+            is_same || files.any(|file| file.has_content(&content.path, &content.text))
+        });
+        let stated_category = proposed.call.as_ref().and_then(|call| call.stated_category);
+        let call = match (is_same, proposed.call) {
+            (true, Some(call)) => Some(call),
+            (_, _) => self.call.clone().map(|call| ToolCallView {
+                stated_category,
+                ..call
+            }),
+        };
+        let headline = call.as_ref().map(|call| call.headline.clone());
+        Self {
+            file_contents: contents,
+            shown: headline.unwrap_or_else(|| self.shown.clone()),
+            call,
+            ..self.clone()
         }
     }
 
@@ -220,10 +279,21 @@ impl RequestedAction {
     /// Truncates a long command that has ended, to save memory.
     pub(super) fn shorten(&mut self) {
         self.file_contents.clear();
+        if let Some(call) = &mut self.call {
+            let before = call.cut_bytes;
+            call.shorten(MAX_CLOSED_COMMAND_BYTES);
+            self.cut_bytes += call.cut_bytes - before;
+        }
         let kept = truncate(&self.command, MAX_CLOSED_COMMAND_BYTES);
         if kept.len() < self.command.len() {
-            self.cut_bytes += (self.command.len() - kept.len()) as u64;
-            self.shown = escape_invisible(&kept);
+            match &self.call {
+                // What is cut of a call was counted above.
+                Some(_) => {}
+                None => {
+                    self.cut_bytes += (self.command.len() - kept.len()) as u64;
+                    self.shown = escape_invisible(&kept);
+                }
+            }
             self.command = kept;
             self.argv.clear();
         }
@@ -271,13 +341,31 @@ impl RequestedAction {
     }
 }
 
-fn count_invisible_in(action: &Action) -> usize {
+/// What a proposal says about an action besides the action itself.
+#[derive(Clone, Copy, Default)]
+struct ProposedDetails<'a> {
+    contents: &'a [FileContent],
+    stated_category: Option<ToolCategory>,
+}
+
+/// Those of the contents that are what the action binds.
+fn bound_contents(action: &Action, contents: &[FileContent]) -> Vec<FileContent> {
+    let is_bound = |content: &&FileContent| action.binds_content(&content.path, &content.text);
+    let contents = contents.iter().take(MAX_LIST_ITEMS);
+    contents.filter(is_bound).cloned().collect()
+}
+
+fn count_invisible_in(action: &Action, call: Option<&ToolCallView>) -> usize {
     let directory = action.cwd.as_deref().map_or(0, count_invisible);
     let additions = action.env.iter();
     let environment: usize = additions
         .map(|(name, value)| count_invisible(name) + count_invisible(value))
         .sum();
-    count_invisible(&action.command.summary()) + directory + environment
+    let command = match call {
+        Some(call) => call.hidden,
+        None => count_invisible(&action.command.summary()),
+    };
+    command + directory + environment
 }
 
 fn to_json(value: &impl Serialize) -> Value {
@@ -455,6 +543,10 @@ mod tests {
         Action::new(Command::Shell { line })
     }
 
+    fn from_action(action: &Action) -> RequestedAction {
+        RequestedAction::from_action(action, ProposedDetails::default())
+    }
+
     fn assessed(category: &str) -> Assessment {
         let assessment = json!({
             "category": category, "risk": "low", "rule": "r", "reason": "", "profile": "none",
@@ -507,7 +599,7 @@ mod tests {
 
     #[test]
     fn a_command_that_is_too_long_is_cut_and_counts_the_lost_bytes() {
-        let requested = RequestedAction::from_action(&shell(&"é".repeat(MAX_COMMAND_BYTES)));
+        let requested = from_action(&shell(&"é".repeat(MAX_COMMAND_BYTES)));
         assert_eq!(requested.command.len(), MAX_COMMAND_BYTES);
         assert_eq!(requested.cut_bytes, MAX_COMMAND_BYTES as u64);
     }
@@ -520,7 +612,7 @@ mod tests {
             "files": [{"path": "ls", "sha256": "00".repeat(32), "bytes": 3}, {"path": "make"}]
         });
         let action = Action::from_arguments("shell", arguments.as_object().unwrap()).unwrap();
-        let requested = RequestedAction::from_action(&action);
+        let requested = from_action(&action);
         assert_eq!(requested.argv, ["ls", "a b"]);
         let edited =
             Action::from_arguments("shell", &requested.amend_arguments("ls -l").unwrap()).unwrap();
