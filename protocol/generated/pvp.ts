@@ -243,6 +243,10 @@ proposer: ParticipantId,
  */
 command: string,
 /**
+ * The tool, if it is not the shell; a command is then its name and its arguments as JSON.
+ */
+tool?: string,
+/**
  * The versions that edits replaced, oldest first: what was proposed is the first.
  */
 earlier?: Array<EarlierCommand>,

@@ -116,12 +116,14 @@ impl ToolCallView {
     }
 }
 
-/// One line by which people recognise a command: the headline of a tool call, else the command line.
-/// It is not escaped.
+/// One line by which people recognise a command: the headline of a tool call, else the command line,
+/// which is not escaped.
 pub fn command_headline(command: &Command) -> String {
     match command {
-        Command::Tool { .. } => {
-            let call = ToolCallView::of_action(&Action::new(command.clone()), &[], None);
+        Command::Tool { name, arguments } => {
+            let action = Action::from_arguments(name, arguments);
+            let action = action.unwrap_or_else(|_| Action::new(command.clone()));
+            let call = ToolCallView::of_action(&action, &[], None);
             call.map(|call| call.headline).unwrap_or_default()
         }
         Command::Shell { .. } | Command::Argv { .. } | Command::LoginShell { .. } => {
@@ -132,11 +134,10 @@ pub fn command_headline(command: &Command) -> String {
 
 /// Makes a tool call of its summary, which is its name and its arguments as JSON; `None` if the
 /// text is not that.
-pub fn parse_tool_summary(tool: &str, summary: &str) -> Option<Command> {
+pub fn parse_tool_summary(tool: &str, summary: &str) -> Option<Action> {
     let arguments = summary.strip_prefix(tool)?.strip_prefix(' ')?;
     let arguments: JsonObject = serde_json::from_str(arguments).ok()?;
-    let name = tool.to_owned();
-    Some(Command::Tool { name, arguments })
+    Action::from_arguments(tool, &arguments).ok()
 }
 
 fn take_stated_diffs(arguments: &mut JsonObject, budget: &mut TextBudget) -> Vec<StatedDiff> {
