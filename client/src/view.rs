@@ -20,6 +20,7 @@ mod proposal;
 mod queries;
 mod requested_action;
 mod shared;
+mod suggested_prefix;
 mod text;
 mod timeline;
 mod tool_call;
