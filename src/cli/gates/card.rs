@@ -9,7 +9,7 @@ use pvp_protocol::api::{CommandRecord, GateDetails, GateListItem, GateStatus};
 use pvp_protocol::payload::GateResolve;
 use pvp_protocol::{Command, GateTimeoutAction, ParticipantId, Timestamp};
 
-use crate::cli::{history, one_line, print_bytes, print_line};
+use crate::cli::{history, one_line, print_bytes};
 
 /// Characters of a command that a summary line shows.
 const MAX_COMMAND_CHARS: usize = 100;
@@ -318,16 +318,20 @@ fn call_lines(call: &ToolCallView) -> Vec<CardLine> {
 pub(super) fn print_card(lines: &[CardLine]) -> anyhow::Result<()> {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let in_colours = std::io::stdout().is_terminal() && !no_color;
-    for line in lines {
-        match line.kind.and_then(colour).filter(|_| in_colours) {
-            Some(colour) => {
-                let text = escape_invisible(&line.text);
-                print_bytes(format!("\x1b[{colour}m{text}\x1b[0m\n").as_bytes())?;
-            }
-            None => print_line(&line.text)?,
-        }
+    let text: String = lines
+        .iter()
+        .map(|line| styled_line(line, in_colours))
+        .collect();
+    print_bytes(text.as_bytes())
+}
+
+/// A line with its line feed. Whatever would not show in its text is escaped.
+fn styled_line(line: &CardLine, in_colours: bool) -> String {
+    let text = escape_invisible(&line.text);
+    match line.kind.and_then(colour).filter(|_| in_colours) {
+        Some(colour) => format!("\x1b[{colour}m{text}\x1b[0m\n"),
+        None => format!("{text}\n"),
     }
-    Ok(())
 }
 
 /// The code of the colour that a line of a call has. Only what is computed has one.
@@ -362,5 +366,39 @@ fn eligibility_text(gate: &GateListItem) -> &'static str {
         "you may vote"
     } else {
         "you may not vote"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pvp_protocol::Action;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_the_computed_change_is_coloured_and_no_text_brings_codes_of_its_own() {
+        let arguments = json!({
+            "path": "a", "old_text": "x", "new_text": "\u{1b}[31my", "diff": "+\u{1b}[32mz",
+        });
+        let arguments = arguments.as_object().unwrap();
+        let action = Action::from_arguments("file_edit", arguments).unwrap();
+        let call = ToolCallView::of_action(&action, &[], None).unwrap();
+        let text = |in_colours| -> String {
+            let lines = call_lines(&call);
+            lines
+                .iter()
+                .map(|line| styled_line(line, in_colours))
+                .collect()
+        };
+        let coloured = text(true);
+        for line in [
+            "\u{1b}[31m> -x\u{1b}[0m\n",
+            "\u{1b}[32m> +\\u{1b}[31my\u{1b}[0m\n",
+            "\n> │ +\\u{1b}[32mz\n",
+        ] {
+            assert!(coloured.contains(line), "{line:?} in {coloured:?}");
+        }
+        assert!(!text(false).contains('\u{1b}'));
     }
 }

@@ -121,13 +121,12 @@ fn argument_words(value: &Value) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
-    let words = match value {
-        Value::Array(items) => items
-            .iter()
-            .map(scalar)
-            .collect::<Option<Vec<_>>>()?
-            .join(" "),
-        value => scalar(value)?,
+    let words = match value.as_array() {
+        Some(items) => {
+            let words: Option<Vec<_>> = items.iter().map(scalar).collect();
+            words?.join(" ")
+        }
+        None => scalar(value)?,
     };
     let words = first_words(&words, MAX_WORDS_BYTES);
     (!words.is_empty()).then_some(words)
