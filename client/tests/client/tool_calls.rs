@@ -67,6 +67,16 @@ fn an_edit_is_the_old_text_and_the_new_one() {
 }
 
 #[test]
+fn of_an_edit_every_line_is_shown() {
+    let old: String = (0..40).map(|line| format!("line {line}\n")).collect();
+    let new = old.replace("line 20\n", "line twenty\n");
+    let arguments = json!({"path": "a", "old_text": old, "new_text": new});
+    let call = call("file_edit", arguments);
+    assert_eq!(lines_of(&call, CallLineKind::Context).len(), 39);
+    assert_eq!(lines_of(&call, CallLineKind::Hunk), ["@@"]);
+}
+
+#[test]
 fn several_edits_are_shown_one_by_one() {
     let edits = json!([
         {"old_string": "a", "new_string": "b"},
@@ -213,6 +223,10 @@ fn arguments_that_could_mean_two_things_mean_nothing() {
         (
             "MultiEdit",
             json!({"path": "a", "edits": [{"old_text": "x", "new_text": "y", "at": 3}]}),
+        ),
+        (
+            "file_edit",
+            json!({"path": "a", "old_text": "same", "new_text": "same"}),
         ),
         ("deploy", json!({"path": "a", "content": "x"})),
     ] {
