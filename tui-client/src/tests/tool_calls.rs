@@ -176,7 +176,8 @@ fn without_colours_the_marks_are_there() {
 #[test]
 fn no_wrapped_row_passes_for_a_line_of_the_diff() {
     let mut harness = AppHarness::new(80, 40);
-    let long = format!("{}+forged", "word ".repeat(14));
+    // The card has room for 74 columns, of which the mark of the line takes one.
+    let long = format!("{}+forged", "x".repeat(73));
     let arguments =
         json!({ "path": "a", "old_text": format!("{long}\nx"), "new_text": format!("{long}\ny") });
     open_call(&mut harness, "file_edit", arguments, json!([]));
