@@ -12,6 +12,7 @@
 mod card;
 mod commands;
 mod conversation;
+mod diff;
 mod gates;
 mod output;
 mod participants;
@@ -19,8 +20,10 @@ mod proposal;
 mod queries;
 mod requested_action;
 mod shared;
+mod suggested_prefix;
 mod text;
 mod timeline;
+mod tool_call;
 mod version;
 mod welcome;
 
@@ -39,6 +42,7 @@ use serde_json::Value;
 pub use card::{GateCard, PrefixOffer, VoteEligibility};
 pub use commands::{MAX_HISTORY, MAX_PROPOSALS};
 pub use conversation::{DraftView, InterruptView};
+pub use diff::{DiffHunk, DiffLine, DiffLineKind};
 pub use output::{
     MAX_OUTPUT_CHUNKS, OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES, OutputChunk, OutputView, StreamTotal,
 };
@@ -54,6 +58,10 @@ pub use shared::{AllowRuleView, ContextView, SecretView};
 pub use text::escape_invisible;
 pub use timeline::{
     MAX_ITEM_BYTES, MAX_ITEMS, MAX_TEXT_BYTES, Timeline, TimelineEvent, TimelineItem, TruncatedText,
+};
+pub use tool_call::{
+    ArgumentView, CallLine, CallLineKind, ChangeBasis, FileChangeView, StatedDiff, ToolCallView,
+    command_headline, parse_tool_summary,
 };
 pub use version::{CommandVersion, EarlierVersion};
 

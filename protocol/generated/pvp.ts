@@ -44,7 +44,7 @@ driver?: ParticipantId,
  */
 secrets?: Array<string>,
 /**
- * The files that the command runs; it does not start if one of them has changed.
+ * The files that the command runs or changes; it does not start if one of them has changed.
  */
 files?: Array<BoundFile>, };
 
@@ -242,6 +242,10 @@ proposer: ParticipantId,
  * The command as one line; what an edit made of it, if it was edited.
  */
 command: string,
+/**
+ * The tool, if it is not the shell; a command is then its name and its arguments as JSON.
+ */
+tool?: string,
 /**
  * The versions that edits replaced, oldest first: what was proposed is the first.
  */

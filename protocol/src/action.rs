@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::file_tool::FileTool;
 use crate::payload::ShellExec;
 use crate::{Digest, JsonObject, ParticipantId};
 
@@ -35,7 +36,7 @@ pub enum Command {
     Argv { command: String, args: Vec<String> },
     /// A person's own command, run by the account's login shell.
     LoginShell { line: String },
-    /// A tool other than the shell; it never runs without a vote.
+    /// A tool other than the shell; it runs without a vote only if a rule of the policy says so.
     Tool {
         name: String,
         #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
@@ -110,7 +111,7 @@ wire_structs! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub secrets: Vec<String>,
-        /// The files that the command runs; it does not start if one of them has changed.
+        /// The files that the command runs or changes; it does not start if one of them has changed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub files: Vec<BoundFile>,
@@ -143,11 +144,7 @@ impl Action {
     /// Parses `tool.propose` arguments. If `full_command` is present, it alone is what runs.
     pub fn from_arguments(tool_name: &str, arguments: &JsonObject) -> Result<Self, ActionError> {
         if tool_name != "shell" {
-            let command = Command::Tool {
-                name: tool_name.to_owned(),
-                arguments: arguments.clone(),
-            };
-            return Ok(Self::new(command));
+            return Ok(Self::from_tool_call(tool_name, arguments));
         }
         let command = match optional_string(arguments, "full_command")? {
             Some(line) => Command::Shell { line },
@@ -168,6 +165,22 @@ impl Action {
             secrets: optional_field(arguments, "secrets", "a list of names")?.unwrap_or_default(),
             files: optional_field(arguments, "files", FILES_FORM)?.unwrap_or_default(),
         })
+    }
+
+    /// The call of a tool other than the shell. Those of the file tools may bind files; other
+    /// agents' tools of the same name send anything there, which is then no binding.
+    fn from_tool_call(tool_name: &str, arguments: &JsonObject) -> Self {
+        let files = match FileTool::is_name(tool_name) {
+            true => optional_field(arguments, "files", FILES_FORM),
+            false => Ok(None),
+        };
+        Self {
+            files: files.ok().flatten().unwrap_or_default(),
+            ..Self::new(Command::Tool {
+                name: tool_name.to_owned(),
+                arguments: arguments.clone(),
+            })
+        }
     }
 
     /// An action with this command and defaults for everything else.

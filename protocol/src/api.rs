@@ -449,6 +449,9 @@ wire_structs! {
         pub proposer: ParticipantId,
         /// The command as one line; what an edit made of it, if it was edited.
         pub command: String,
+        /// The tool, if it is not the shell; a command is then its name and its arguments as JSON.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub tool: Option<String>,
         /// The versions that edits replaced, oldest first: what was proposed is the first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]

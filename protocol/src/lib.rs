@@ -16,6 +16,7 @@ mod assessment;
 mod config;
 mod digest;
 mod envelope;
+mod file_tool;
 #[cfg(feature = "generate")]
 pub mod generate;
 mod id;
@@ -39,6 +40,7 @@ pub use digest::{Digest, DigestError};
 pub use envelope::{
     Envelope, EnvelopeHeader, MessageParseError, Sender, parse_client_message, parse_server_message,
 };
+pub use file_tool::{FILE_EDIT, FILE_READ, FILE_WRITE, FileTool};
 pub use id::{
     EDITED_HANDLE_DIGEST_LENGTH, ForkId, IdError, MAX_ID_LENGTH, MessageId, ParticipantId,
     SHORT_ID_LENGTH, SessionId,

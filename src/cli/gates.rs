@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use pvp_client::view::ToolCallView;
 use pvp_client::{ApiClient, ApiError, now};
 use pvp_protocol::api::{
     EditRequest, GateListItem, GateStatus, GateUpdateResponse, NamedProposal, VoteChoice,
     VoteRequest,
 };
 use pvp_protocol::{Command, JsonObject, MessageId};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::links::LinkArguments;
 use super::proposal_handle::CommandHandle;
@@ -48,7 +50,7 @@ pub(crate) struct ShowArguments {
     /// Print the scripts that the command runs, with their content
     #[arg(long)]
     files: bool,
-    /// Print JSON
+    /// Print JSON; of a tool call, `call` says what it changes
     #[arg(long)]
     json: bool,
 }
@@ -230,11 +232,11 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     }
     let state = api.gate(&found.session, &found.tool_proposal)?;
     if arguments.json {
-        print_json(serde_json::to_string(&state)?)?;
+        print_json(with_call(&state, card::gate_call(&state))?)?;
     } else if arguments.files {
         print_line(card::file_contents(&state))?;
     } else {
-        print_line(card::full_card(&state, now()))?;
+        card::print_card(&card::full_card(&state, now()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -243,10 +245,19 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
 fn show_ungated(api: &ApiClient, found: &NamedProposal, json: bool) -> anyhow::Result<ExitCode> {
     let record = super::history::find_record(api, found)?;
     match json {
-        true => print_json(serde_json::to_string(&record)?)?,
-        false => print_line(card::command_card(&record))?,
+        true => print_json(with_call(&record, card::record_call(&record))?)?,
+        false => card::print_card(&card::command_card(&record))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The server's answer, and the tool call in it as a person reads it.
+fn with_call(answer: &impl Serialize, call: Option<ToolCallView>) -> anyhow::Result<Value> {
+    let mut answer = serde_json::to_value(answer).context("writing the answer")?;
+    if let Some(call) = call {
+        answer["call"] = serde_json::to_value(call).context("writing the call")?;
+    }
+    Ok(answer)
 }
 
 pub(crate) fn approve(arguments: &ApproveArguments) -> anyhow::Result<ExitCode> {

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use pvp_client::view::escape_invisible;
+use pvp_client::view::{command_headline, escape_invisible, parse_tool_summary};
 use pvp_client::{ApiClient, narrate};
 use pvp_protocol::api::{CommandRecord, CommandStatus, EarlierCommand, NamedProposal};
 use pvp_protocol::payload::Approval;
-use pvp_protocol::{SHORT_ID_LENGTH, SessionId};
+use pvp_protocol::{Action, SHORT_ID_LENGTH, SessionId};
 
 use super::links::LinkArguments;
 use super::proposal_handle::{CommandHandle, list_names};
@@ -157,21 +157,34 @@ fn summary_lines(name: &str, record: &CommandRecord) -> Vec<String> {
         "{name:<SHORT_ID_LENGTH$}  {:<11}  {:<9}  {}{}",
         record.category.label(record.sensitive_read),
         outcome_text(record),
-        one_line(&record.command),
+        command_text(record, &record.command),
         decision.unwrap_or_default()
     );
     let indent = " ".repeat(SHORT_ID_LENGTH);
     let edits = record.earlier.iter();
-    let edits = edits.map(|earlier| format!("{indent}  edited {}", edit_text(earlier)));
+    let edits = edits.map(|earlier| format!("{indent}  edited {}", edit_text(record, earlier)));
     std::iter::once(line).chain(edits).collect()
 }
 
+/// A version of a command on one line; of a tool call, its headline.
+fn command_text(record: &CommandRecord, command: &str) -> String {
+    match tool_action(record, command) {
+        Some(action) => one_line(&command_headline(&action.command)),
+        None => one_line(command),
+    }
+}
+
+/// A version of a tool call; `None` if the command is none.
+pub(super) fn tool_action(record: &CommandRecord, command: &str) -> Option<Action> {
+    parse_tool_summary(record.tool.as_deref()?, command)
+}
+
 /// An edit: who made it, what the command was before, why, and which votes it made void.
-pub(super) fn edit_text(earlier: &EarlierCommand) -> String {
+pub(super) fn edit_text(record: &CommandRecord, earlier: &EarlierCommand) -> String {
     let mut text = format!(
         "by {}; was: {}",
         earlier.edited_by,
-        one_line(&earlier.command)
+        command_text(record, &earlier.command)
     );
     let reason = earlier
         .reason

@@ -34,6 +34,7 @@ mod sharing;
 mod status;
 mod terminal_escapes;
 mod tokens;
+mod tool_calls;
 mod tools;
 mod tour;
 mod up_and_demo;

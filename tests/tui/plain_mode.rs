@@ -144,3 +144,35 @@ async fn commands_that_are_piped_in_wait_until_the_session_is_joined() {
     );
     plain.wait_for_line("driver").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_call_is_approved_only_after_all_of_it_was_printed() {
+    let (_server, mut agent, link) = raw_agent_session().await;
+    let cli = CliEnv::new();
+    let mut plain = cli.spawn(&["tui", &link, "--plain"]);
+    plain.wait_for_line("joined; type `help`").await;
+    let propose = json!({
+        "tool_name": "file_edit", "agent": agent.participant, "risk_level": "low",
+        "arguments": { "path": "a.txt", "old_text": "milk", "new_text": "eggs" },
+        "description": "", "requires_approval": true, "category": "file_write",
+    });
+    agent.send_and_ack("tool.propose", propose).await;
+    let line = plain.wait_for_line("gate 1: ").await;
+    assert!(
+        line.starts_with("gate 1: file_edit a.txt (+1 −1) (write"),
+        "{line}"
+    );
+    assert!(line.contains("`show 1` prints all of it"), "{line}");
+    plain.write_line("approve 1").await;
+    plain.wait_for_line("problem: read all of it first").await;
+    plain.write_line("show 1").await;
+    plain.wait_for_line("┃ -milk").await;
+    plain.wait_for_line("┃ +eggs").await;
+    plain.wait_for_line("you      you may vote").await;
+    plain.write_line("approve 1").await;
+    let granted = agent.wait_for("tool.execute").await;
+    assert_eq!(
+        granted["payload"]["grant"]["action"]["command"]["name"],
+        "file_edit"
+    );
+}

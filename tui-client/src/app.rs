@@ -123,6 +123,8 @@ pub(crate) struct DrawnGates {
     pub(crate) card: Option<(MessageId, Digest)>,
     /// Whether the end of the card's command was visible.
     pub(crate) command_end_visible: bool,
+    /// The gate whose tool call was visible to its end on a page, with the digest it had then.
+    pub(crate) read_call: Option<(MessageId, Digest)>,
     /// Gates whose rows in the preflight list were completely visible.
     pub(crate) fully_listed: Vec<MessageId>,
 }
@@ -269,6 +271,9 @@ impl App {
     pub(crate) fn record_drawn(&mut self, drawn: DrawnGates) {
         if let (Some((gate, digest)), true) = (&drawn.card, drawn.command_end_visible) {
             self.card_state.fully_seen.insert(gate.clone(), *digest);
+        }
+        if let Some((gate, digest)) = drawn.read_call {
+            self.card_state.fully_seen.insert(gate, digest);
         }
         if let MainContent::Preflight(preflight) = &mut self.main {
             let choices = preflight.items.iter_mut();

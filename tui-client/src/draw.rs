@@ -40,7 +40,10 @@ pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> DrawnGates {
     header::draw(app, areas.header, frame.buffer_mut());
     match &app.main {
         MainContent::Stream => draw_stream(app, areas.main, frame.buffer_mut()),
-        MainContent::Page(page) => main_area::draw_page(app, page, areas.main, frame.buffer_mut()),
+        MainContent::Page(page) => {
+            let buffer = frame.buffer_mut();
+            drawn.read_call = main_area::draw_page(app, page, areas.main, buffer);
+        }
         MainContent::Pager(pager) => {
             main_area::draw_pager(app, pager, areas.main, frame.buffer_mut())
         }

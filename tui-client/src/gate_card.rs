@@ -9,6 +9,7 @@ use pvp_protocol::{QuorumRule, RunMode, Timestamp};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use crate::call_rows::{CallFold, call_rows};
 use crate::text::{clip, one_line, sanitize, wrap, wrap_all};
 use crate::theme::Theme;
 
@@ -28,6 +29,8 @@ pub(crate) const COMMAND_GUTTER: &str = "┃ ";
 pub(crate) struct CardRows {
     pub(crate) rows: Vec<Line<'static>>,
     pub(crate) command_row_count: usize,
+    /// Lines of a tool call that the card leaves out.
+    pub(crate) folded_lines: usize,
 }
 
 /// The rows of an open gate.
@@ -37,8 +40,15 @@ pub(crate) fn open_gate_rows(
     now: Timestamp,
     theme: &Theme,
     columns: usize,
+    fold: Option<&CallFold>,
 ) -> CardRows {
-    let mut rows = command_rows(&card.requested, theme, columns);
+    let (mut rows, folded_lines) = match &card.requested.call {
+        Some(call) => {
+            let call = call_rows(call, theme, columns, fold);
+            (call.rows, call.folded_lines)
+        }
+        None => (command_rows(&card.requested, theme, columns), 0),
+    };
     let command = rows.len();
     let mut builder = CardRowsBuilder {
         rows: &mut rows,
@@ -52,6 +62,7 @@ pub(crate) fn open_gate_rows(
     CardRows {
         rows,
         command_row_count: command,
+        folded_lines,
     }
 }
 
@@ -76,16 +87,20 @@ pub(crate) fn closed_gate_rows(
     CardRows {
         rows,
         command_row_count: command,
+        folded_lines: 0,
     }
 }
 
-/// The command verbatim, whatever its length. Every row of it has a mark before it, so that no line
+/// The command verbatim, or all of a tool call, whatever its length. Every row of it has a mark before it, so that no line
 /// of a command can be mistaken for a line of the card.
 pub(crate) fn command_rows(
     requested: &RequestedAction,
     theme: &Theme,
     columns: usize,
 ) -> Vec<Line<'static>> {
+    if let Some(call) = &requested.call {
+        return call_rows(call, theme, columns, None).rows;
+    }
     let shown = sanitize(&requested.shown);
     let lines = shown.split('\n');
     let lines = lines.map(|line| Line::from(Span::styled(line.to_owned(), theme.strong)));
@@ -286,10 +301,17 @@ impl CardRowsBuilder<'_> {
 /// How the command would run: form, mode, driver, timeout and runner.
 fn execution_summary(requested: &RequestedAction, view: &View) -> String {
     let form = match requested.form {
-        CommandForm::Shell => "with bash",
-        CommandForm::Argv => "without a shell",
-        CommandForm::LoginShell => "in a login shell, typed by a person",
-        CommandForm::Tool => "as a tool",
+        CommandForm::Shell => "with bash".to_owned(),
+        CommandForm::Argv => "without a shell".to_owned(),
+        CommandForm::LoginShell => "in a login shell, typed by a person".to_owned(),
+        CommandForm::Tool => {
+            let tool = requested.tool.as_deref().unwrap_or_default();
+            let call = requested.call.as_ref();
+            let stated = call.and_then(|call| call.stated_category);
+            let stated = stated.map(|it| format!(" (`{}`, as the agent states it)", it.as_str()));
+            let stated = stated.unwrap_or_default();
+            format!("as the tool `{}`{stated}", one_line(tool))
+        }
     };
     let mode = match requested.mode {
         RunMode::Normal => "",

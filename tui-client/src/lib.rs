@@ -2,6 +2,7 @@
 
 mod ansi;
 mod app;
+mod call_rows;
 mod completion;
 pub mod config;
 mod dialog;

@@ -2,15 +2,19 @@
 
 use crate::text::narrator;
 use pvp_client::narrate;
-use pvp_client::view::{CommandHistoryEntry, GateCard, ProposalState, View, escape_invisible};
+use pvp_client::view::{
+    CommandHistoryEntry, GateCard, ProposalState, ProposalView, RequestedAction, View,
+    escape_invisible,
+};
 use pvp_protocol::api::Invitation;
 use pvp_protocol::payload::ExecutorInfo;
 use ratatui::text::{Line, Span};
 
 use crate::app::{App, SLASH_COMMANDS};
+use crate::call_rows;
 use crate::keys::{DEFAULT_BINDINGS, KeyAction, KeyScope};
 use crate::text::{clip, one_line, sanitize};
-use crate::text_page::TextPage;
+use crate::text_page::{PageCall, TextPage};
 use crate::theme::Theme;
 
 /// The most columns of a command in a list.
@@ -365,10 +369,23 @@ pub(crate) fn invitation(invitation: &Invitation) -> TextPage {
 /// Explains the assessment of a command, part by part.
 pub(crate) fn explanation(card: &GateCard, view: &View, theme: &Theme) -> TextPage {
     let mut builder = PageBuilder::new(theme);
-    builder.heading("The command");
-    for line in sanitize(&card.requested.shown).lines() {
-        builder.line(line);
+    match &card.requested.call {
+        Some(call) => {
+            builder.heading("The call");
+            builder.lines.extend(call_rows::page_lines(call, theme));
+        }
+        None => {
+            builder.heading("The command");
+            for line in sanitize(&card.requested.shown).lines() {
+                builder.line(line);
+            }
+        }
     }
+    let call = card.requested.call.as_ref().map(|_| PageCall {
+        gate: card.gate.clone(),
+        digest: card.digest,
+        line_count: builder.lines.len(),
+    });
     if let Some(assessment) = &card.requested.assessment {
         builder.heading("The verdict");
         builder.row("category", 9, assessment.category_label());
@@ -410,5 +427,30 @@ pub(crate) fn explanation(card: &GateCard, view: &View, theme: &Theme) -> TextPa
     let deadline = format!("{}{}", deadline.unwrap_or_default(), card.at_deadline);
     builder.row("deadline", 9, &deadline);
     builder.row("digest", 9, &card.digest.to_string());
-    builder.build("Assessment")
+    add_sent_call(&mut builder, &card.requested);
+    let mut page = builder.build("Assessment");
+    page.call = call;
+    page
+}
+
+/// The bytes that were proposed: whatever the page makes of them, this is all of them.
+fn add_sent_call(builder: &mut PageBuilder<'_>, requested: &RequestedAction) {
+    if requested.call.is_some() {
+        builder.heading("The call as it was sent");
+        let lines = call_rows::sent_lines(requested, builder.theme);
+        builder.lines.extend(lines);
+    }
+}
+
+/// A tool call that has been decided.
+pub(crate) fn decided_call(proposal: &ProposalView, theme: &Theme) -> Option<TextPage> {
+    let call = proposal.requested.call.as_ref()?;
+    let mut builder = PageBuilder::new(theme);
+    builder.lines.extend(call_rows::page_lines(call, theme));
+    if proposal.requested.cut_bytes > 0 {
+        let id = proposal.id.short();
+        builder.line(&format!("`pvp show {id}` prints all of it"));
+    }
+    add_sent_call(&mut builder, &proposal.requested);
+    Some(builder.build("The call"))
 }

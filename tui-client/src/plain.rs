@@ -83,6 +83,8 @@ struct PlainClient {
     open_items: Vec<u64>,
     /// Open gates by number, with the digest that was last printed, to which a vote binds.
     printed_gates: BTreeMap<usize, (MessageId, Digest)>,
+    /// Open gates of which everything was printed, with the digest they had then.
+    read_gates: BTreeMap<MessageId, Digest>,
     /// The number for the next gate that opens.
     next_gate_number: usize,
     /// Output after the last line end, by command and stream.
@@ -101,6 +103,7 @@ impl PlainClient {
             next_item: 0,
             open_items: Vec::new(),
             printed_gates: BTreeMap::new(),
+            read_gates: BTreeMap::new(),
             next_gate_number: 1,
             partial_lines: BTreeMap::new(),
             welcomed: false,
@@ -272,6 +275,7 @@ impl PlainClient {
         let view = &self.app.view;
         self.printed_gates
             .retain(|_, (gate, _)| view.card(gate).is_some());
+        self.read_gates.retain(|gate, _| view.card(gate).is_some());
         Ok(())
     }
 
@@ -311,8 +315,12 @@ impl PlainClient {
         let left = left
             .map(|left| format!(", {left} left"))
             .unwrap_or_default();
+        let more = match card.requested.call {
+            Some(_) => format!("; `show {number}` prints all of it"),
+            None => String::new(),
+        };
         format!(
-            "gate {number}: {command} ({}{reason}; {votes}{left}; {}; id {})",
+            "gate {number}: {command} ({}{reason}; {votes}{left}; {}; id {}{more})",
             card.category_label(),
             card.standing.description(),
             card.proposal.short()

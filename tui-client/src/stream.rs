@@ -5,7 +5,8 @@ use pvp_client::narrate;
 use std::collections::BTreeSet;
 
 use pvp_client::view::{
-    CommandVersion, ProposalState, ProposalView, TimelineEvent, TimelineItem, TruncatedText, View,
+    CommandForm, CommandVersion, ProposalState, ProposalView, TimelineEvent, TimelineItem,
+    TruncatedText, View,
 };
 use pvp_protocol::payload::{ClearedBy, GateOutcome};
 use pvp_protocol::{MessageId, ParticipantKind, Sender, Timestamp};
@@ -249,7 +250,11 @@ impl StreamRenderer<'_> {
         let command = wrap_all(&command, columns, 0);
         let more = command.len().saturating_sub(MAX_COMMAND_ROWS);
         for (number, row) in command.into_iter().take(MAX_COMMAND_ROWS).enumerate() {
-            let prompt = if number == 0 { "$ " } else { COMMAND_GUTTER };
+            let prompt = match (number, requested.form) {
+                (0, CommandForm::Tool) => "› ",
+                (0, CommandForm::Shell | CommandForm::Argv | CommandForm::LoginShell) => "$ ",
+                _ => COMMAND_GUTTER,
+            };
             let mut spans = vec![Span::raw("  "), Span::styled(prompt, self.theme.muted)];
             spans.extend(row.spans);
             rows.push(Line::from(spans));

@@ -8,4 +8,5 @@ mod random_steps;
 mod reading;
 mod screens;
 mod small_screens;
+mod tool_calls;
 mod transcripts;

@@ -1,5 +1,6 @@
 //! A scrollable page of text, such as help, a list or an explanation.
 
+use pvp_protocol::{Digest, MessageId};
 use ratatui::layout::Size;
 use ratatui::text::Line;
 
@@ -10,12 +11,27 @@ use crate::text::{line_text, one_line, width, wrap};
 /// Spaces before the continuation rows of a line.
 const INDENT: usize = 4;
 
+/// The tool call at the beginning of a page. Whoever has read it to its end may approve it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PageCall {
+    pub(crate) gate: MessageId,
+    pub(crate) digest: Digest,
+    /// The number of lines of the page that it takes, from the first on.
+    pub(crate) line_count: usize,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TextPage {
+    /// What the frame says.
     pub(crate) title: String,
+    /// The text.
     pub(crate) lines: Vec<Line<'static>>,
+    /// The first row that is visible.
     pub(crate) top: ScrollPosition,
+    /// What is searched for, in lower case; empty if nothing is.
     pub(crate) needle: String,
+    /// The call that the page is about; `None` if it is about something else.
+    pub(crate) call: Option<PageCall>,
     /// The text to copy and what to call it; `None` copies the whole page.
     copy_override: Option<(String, &'static str)>,
 }
@@ -29,6 +45,7 @@ impl TextPage {
             lines,
             top,
             needle,
+            call: None,
             copy_override: None,
         }
     }

@@ -1,10 +1,14 @@
 //! Describes the messages of a log, one line each, also to readers who saw nothing before them.
 
-use pvp_protocol::payload::{ClearedBy, FinishReason, OutputStream, ResponseEnd, ToolExecute};
-use pvp_protocol::{Envelope, JsonObject, MessageId, ServerMessage, WireMessage};
+use pvp_protocol::payload::{
+    ClearedBy, FinishReason, GateRequest, OutputStream, ResponseEnd, ToolExecute,
+};
+use pvp_protocol::{Action, Command, Envelope, JsonObject, MessageId, ServerMessage, WireMessage};
 
 use super::{Narrator, role_list};
-use crate::view::{ResolutionView, RunResultView};
+use crate::view::{
+    CommandForm, ResolutionView, RunResultView, TimelineEvent, TimelineItem, command_headline,
+};
 
 impl Narrator<'_> {
     /// What a logged message says, without sender and time. The view has folded the message.
@@ -35,7 +39,10 @@ impl Narrator<'_> {
             M::ResponseEnd(end) => response_end_text(end),
             M::ToolPropose(propose) => {
                 let category = propose.assessment.as_ref().map(|it| it.category_label());
-                let command = self.arguments_text(&propose.arguments);
+                let command = match self.view.timeline_item(&envelope.header.id) {
+                    Some(item) if propose.tool_name != "shell" => self.proposed_text(item),
+                    Some(_) | None => self.arguments_text(&propose.tool_name, &propose.arguments),
+                };
                 let id = envelope.header.id.short();
                 format!("proposes {id} [{}]: {command}", category.unwrap_or("?"))
             }
@@ -51,8 +58,8 @@ impl Narrator<'_> {
                 format!("{} {how}{}", id.short(), command.unwrap_or_default())
             }
             M::GateRequest(request) => {
-                let (id, message) = (request.action_ref.short(), text(&request.message));
-                format!("asks for approval of {id}: {message}")
+                let id = request.action_ref.short();
+                format!("asks for approval of {id}: {}", self.request_text(request))
             }
             M::ToolExecute(execute) => self.grant_text(execute),
             M::ToolInput(input) => {
@@ -94,7 +101,7 @@ impl Narrator<'_> {
                 // Whoever did not see the proposal knows only what it is from here on.
                 None => {
                     let remark = self.remark(amend.reason.as_deref());
-                    let command = self.arguments_text(&amend.arguments);
+                    let command = self.arguments_text("shell", &amend.arguments);
                     format!("edits {}: {command}{remark}", self.gate_text(&amend.gate))
                 }
             },
@@ -110,10 +117,43 @@ impl Narrator<'_> {
         }
     }
 
-    fn arguments_text(&self, arguments: &JsonObject) -> String {
-        match arguments.get("full_command").and_then(|it| it.as_str()) {
-            Some(command) => (self.escape)(command.trim()),
-            None => (self.escape)(&serde_json::Value::from(arguments.clone()).to_string()),
+    fn arguments_text(&self, tool: &str, arguments: &JsonObject) -> String {
+        let command = match (tool, arguments.get("full_command")) {
+            ("shell", Some(serde_json::Value::String(line))) => line.trim().to_owned(),
+            _ => match Action::from_arguments(tool, arguments) {
+                Ok(action) => command_headline(&action.command),
+                Err(_) => serde_json::Value::from(arguments.clone()).to_string(),
+            },
+        };
+        (self.escape)(&command)
+    }
+
+    /// What an item proposes.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the item of a proposal is one"
+    )]
+    fn proposed_text(&self, item: &TimelineItem) -> String {
+        match &item.event {
+            TimelineEvent::Proposed { command, .. } => (self.escape)(&command.shown),
+            _ => self.item_text(item),
+        }
+    }
+
+    /// What a gate waits for. The server's own words for a tool call are its arguments as JSON.
+    fn request_text(&self, request: &GateRequest) -> String {
+        let proposal = self.view.proposal(&request.action_ref);
+        let requested = proposal.map(|it| &it.requested);
+        match requested.filter(|it| it.form == CommandForm::Tool) {
+            None => (self.escape)(request.message.trim()),
+            Some(requested) => {
+                let assessment = requested.assessment.as_ref();
+                let reason = assessment.map(|it| format!(" ({})", (self.escape)(&it.reason)));
+                let category = assessment.map_or("write", |it| it.category_label());
+                let shown = (self.escape)(&requested.shown);
+                let (reason, quorum) = (reason.unwrap_or_default(), &request.quorum);
+                format!("{category}: {shown}{reason}; waiting for {quorum}")
+            }
         }
     }
 
@@ -132,8 +172,20 @@ impl Narrator<'_> {
             "grants {} to {} ({why}): {}",
             execute.tool_proposal.short(),
             self.name(&execute.grant.executor),
-            (self.escape)(&execute.grant.action.command.summary())
+            self.granted_text(execute)
         )
+    }
+
+    /// What is granted. The view may know more of it, such as what it changes.
+    fn granted_text(&self, execute: &ToolExecute) -> String {
+        let command = &execute.grant.action.command;
+        let known = self.view.proposal(&execute.tool_proposal);
+        match (command, known.map(|it| &it.requested)) {
+            (Command::Tool { .. }, Some(requested)) if requested.form == CommandForm::Tool => {
+                (self.escape)(&requested.shown)
+            }
+            (command, _) => (self.escape)(&command_headline(command)),
+        }
     }
 
     fn raw_text(&self, message: &ServerMessage) -> String {

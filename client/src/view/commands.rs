@@ -37,10 +37,7 @@ impl View {
         let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments) else {
             return;
         };
-        let assessment = propose.assessment.as_ref();
-        let requested =
-            RequestedAction::new(&propose.agent, &action, assessment, &propose.description)
-                .with_contents(&action, &propose.file_contents);
+        let requested = RequestedAction::from_proposal(propose, &action);
         let (proposal, command) = (meta.id.clone(), CommandVersion::of(&requested));
         self.record_proposal(meta, CommandOrigin::Agent, requested);
         self.push_logged_item(meta, TimelineEvent::Proposed { proposal, command });
@@ -67,7 +64,7 @@ impl View {
         let logged = LoggedVersion::new(&requested);
         if let Some(known) = self.remove_proposal(meta.id) {
             let requested = match known.requested.assessment {
-                Some(_) => with_contents_of(&known.requested, requested),
+                Some(_) => Arc::new(known.requested.with_proposal(requested)),
                 None => Arc::new(requested),
             };
             if let Some(card) = self.card_mut(meta.id) {
@@ -129,7 +126,8 @@ impl View {
             return;
         };
         proposal.advance_to(state);
-        if proposal.requested.command.len() > MAX_CLOSED_COMMAND_BYTES {
+        let is_long = proposal.requested.command.len() > MAX_CLOSED_COMMAND_BYTES;
+        if is_long || proposal.requested.call.is_some() {
             Arc::make_mut(&mut proposal.requested).shorten();
         }
         let entry = CommandHistoryEntry::new(proposal);
@@ -242,23 +240,4 @@ impl View {
             proposal.cancel = Some(CancelRequestView { by, at, reason });
         }
     }
-}
-
-/// What a welcome told about a command, with the file contents that only its proposal has.
-fn with_contents_of(
-    known: &Arc<RequestedAction>,
-    proposed: RequestedAction,
-) -> Arc<RequestedAction> {
-    let mut contents = proposed.file_contents;
-    contents.retain(|content| {
-        let mut files = known.files.iter();
-        files.any(|file| file.has_content(&content.path, &content.text))
-    });
-    if contents.is_empty() {
-        return Arc::clone(known);
-    }
-    Arc::new(RequestedAction {
-        file_contents: contents,
-        ..known.as_ref().clone()
-    })
 }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use pvp_protocol::payload::{DiscardedTrial, FileContent, OpenGate};
+use pvp_protocol::payload::{DiscardedTrial, FileContent, OpenGate, ToolPropose};
 use pvp_protocol::{
     Action, Assessment, BoundFile, Category, Command, JsonObject, PartAssessment, ParticipantId,
-    RunMode,
+    RunMode, ToolCategory,
 };
 use serde::Serialize;
 use serde_json::Value;
 
+use super::suggested_prefix::suggested_prefix;
 use super::text::{MAX_LINE_BYTES, count_invisible, escape_invisible, truncate, truncate_line};
+use super::tool_call::ToolCallView;
 
 /// Maximum length of a command that is kept whole, in bytes. Nobody is asked to approve a command
 /// that is not shown whole.
@@ -21,9 +23,6 @@ pub const MAX_CLOSED_COMMAND_BYTES: usize = 8 * 1024;
 
 /// Maximum number of argv words, environment additions, assessed parts and notes kept, each.
 const MAX_LIST_ITEMS: usize = 128;
-
-/// Maximum number of words in a suggested prefix: a command, its subcommand and that one's object.
-const MAX_PREFIX_WORDS: usize = 3;
 
 /// How a command is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -46,7 +45,8 @@ pub struct RequestedAction {
     pub proposer: Option<ParticipantId>,
     /// The command verbatim.
     pub command: String,
-    /// The command with invisible characters escaped.
+    /// What people read as the command: the command with invisible characters escaped, or the
+    /// headline of a tool call.
     pub shown: String,
     /// The number of invisible characters in the command, its directory and its environment.
     pub hidden: usize,
@@ -58,6 +58,9 @@ pub struct RequestedAction {
     pub argv: Vec<String>,
     /// The tool's name in the `tool` form; `None` otherwise.
     pub tool: Option<String>,
+    /// The tool call in the `tool` form, as people read it; `None` otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<ToolCallView>,
     /// The working directory; `None` means the session's.
     pub cwd: Option<String>,
     /// Additions to the environment.
@@ -110,12 +113,39 @@ impl RequestedAction {
         assessment: Option<&Assessment>,
         purpose: &str,
     ) -> Self {
+        let details = ProposedDetails::default();
+        Self::with_details(proposer, action, assessment, purpose, details)
+    }
+
+    /// The action of a proposal.
+    pub(super) fn from_proposal(propose: &ToolPropose, action: &Action) -> Self {
+        let details = ProposedDetails {
+            contents: &propose.file_contents,
+            stated_category: Some(propose.category),
+        };
+        let assessment = propose.assessment.as_ref();
+        Self::with_details(
+            &propose.agent,
+            action,
+            assessment,
+            &propose.description,
+            details,
+        )
+    }
+
+    fn with_details(
+        proposer: &ParticipantId,
+        action: &Action,
+        assessment: Option<&Assessment>,
+        purpose: &str,
+        details: ProposedDetails<'_>,
+    ) -> Self {
         Self {
             proposer: Some(proposer.clone()),
             purpose: truncate_line(purpose),
             assessment: assessment.map(truncated_assessment),
             prefix: suggested_prefix(action, assessment),
-            ..Self::from_action(action)
+            ..Self::from_action(action, details)
         }
     }
 
@@ -134,19 +164,21 @@ impl RequestedAction {
         let action = Action::new(Command::Shell { line });
         Self {
             mode,
-            ..Self::from_action(&action)
+            ..Self::from_action(&action, ProposedDetails::default())
         }
     }
 
-    fn from_action(action: &Action) -> Self {
+    fn from_action(action: &Action, details: ProposedDetails<'_>) -> Self {
         let mut truncation = TruncationCounter::default();
         let command = truncation.truncate(&action.command.summary(), MAX_COMMAND_BYTES);
+        let call = ToolCallView::of_action(action, details.contents, details.stated_category);
         let (form, argv, tool) = command_form(&action.command, &mut truncation);
         let cwd = action.cwd.as_deref();
+        let headline = call.as_ref().map(|call| call.headline.clone());
         Self {
             proposer: None,
-            shown: escape_invisible(&command),
-            hidden: count_invisible_in(action),
+            shown: headline.unwrap_or_else(|| escape_invisible(&command)),
+            hidden: count_invisible_in(action, call.as_ref()),
             command,
             form,
             argv,
@@ -158,23 +190,23 @@ impl RequestedAction {
             driver: action.driver.clone(),
             secrets: truncated_secrets(&action.secrets, &mut truncation),
             files: truncated_files(&action.files, &mut truncation),
-            file_contents: Vec::new(),
+            file_contents: bound_contents(action, details.contents),
             purpose: String::new(),
             assessment: None,
             prefix: Vec::new(),
             edited_by: None,
-            cut_bytes: truncation.0,
+            // The bytes of a call are the same as those of its summary, so they count once.
+            cut_bytes: truncation.0.max(call.as_ref().map_or(0, |it| it.cut_bytes)),
+            call,
         }
     }
 
-    /// The request with those of the contents that are what its action binds.
-    pub(super) fn with_contents(mut self, action: &Action, contents: &[FileContent]) -> Self {
-        let bound = contents
-            .iter()
-            .take(MAX_LIST_ITEMS)
-            .filter(|content| action.binds_content(&content.path, &content.text));
-        self.file_contents = bound.cloned().collect();
-        self
+    /// What is known about this action and not said by the action itself.
+    fn details(&self) -> ProposedDetails<'_> {
+        ProposedDetails {
+            contents: &self.file_contents,
+            stated_category: self.call.as_ref().and_then(|call| call.stated_category),
+        }
     }
 
     /// The request with the arguments of an amendment. `None` if they are not a valid action.
@@ -186,15 +218,14 @@ impl RequestedAction {
     ) -> Option<Self> {
         let tool = self.tool.as_deref().unwrap_or("shell");
         let action = Action::from_arguments(tool, arguments).ok()?;
-        let edited = Self {
+        Some(Self {
             proposer: self.proposer.clone(),
             purpose: self.purpose.clone(),
             assessment: Some(truncated_assessment(assessment)),
             prefix: suggested_prefix(&action, Some(assessment)),
             edited_by: by.cloned(),
-            ..Self::from_action(&action)
-        };
-        Some(edited.with_contents(&action, &self.file_contents))
+            ..Self::from_action(&action, self.details())
+        })
     }
 
     /// The request with the granted action, which is exactly what runs.
@@ -205,8 +236,34 @@ impl RequestedAction {
             assessment: self.assessment.clone(),
             prefix: self.prefix.clone(),
             edited_by: self.edited_by.clone(),
-            file_contents: self.file_contents.clone(),
-            ..Self::from_action(action)
+            ..Self::from_action(action, self.details())
+        }
+    }
+
+    /// What a welcome told about an action, with what only its proposal says. An edit may have
+    /// changed the action since.
+    pub(super) fn with_proposal(&self, proposed: Self) -> Self {
+        let digest = |it: &Self| it.assessment.as_ref().map(|assessment| assessment.digest);
+        let is_same = digest(self).is_some() && digest(self) == digest(&proposed);
+        let mut contents = proposed.file_contents;
+        contents.retain(|content| {
+            let mut files = self.files.iter();
+            is_same || files.any(|file| file.has_content(&content.path, &content.text))
+        });
+        let stated_category = proposed.call.as_ref().and_then(|call| call.stated_category);
+        let call = match (is_same, proposed.call) {
+            (true, Some(call)) => Some(call),
+            (_, _) => self.call.clone().map(|call| ToolCallView {
+                stated_category,
+                ..call
+            }),
+        };
+        let headline = call.as_ref().map(|call| call.headline.clone());
+        Self {
+            file_contents: contents,
+            shown: headline.unwrap_or_else(|| self.shown.clone()),
+            call,
+            ..self.clone()
         }
     }
 
@@ -220,10 +277,21 @@ impl RequestedAction {
     /// Truncates a long command that has ended, to save memory.
     pub(super) fn shorten(&mut self) {
         self.file_contents.clear();
+        if let Some(call) = &mut self.call {
+            let before = call.cut_bytes;
+            call.shorten(MAX_CLOSED_COMMAND_BYTES);
+            self.cut_bytes += call.cut_bytes - before;
+        }
         let kept = truncate(&self.command, MAX_CLOSED_COMMAND_BYTES);
         if kept.len() < self.command.len() {
-            self.cut_bytes += (self.command.len() - kept.len()) as u64;
-            self.shown = escape_invisible(&kept);
+            match &self.call {
+                // What is cut of a call was counted above.
+                Some(_) => {}
+                None => {
+                    self.cut_bytes += (self.command.len() - kept.len()) as u64;
+                    self.shown = escape_invisible(&kept);
+                }
+            }
             self.command = kept;
             self.argv.clear();
         }
@@ -271,13 +339,31 @@ impl RequestedAction {
     }
 }
 
-fn count_invisible_in(action: &Action) -> usize {
+/// What a proposal says about an action besides the action itself.
+#[derive(Clone, Copy, Default)]
+struct ProposedDetails<'a> {
+    contents: &'a [FileContent],
+    stated_category: Option<ToolCategory>,
+}
+
+/// Those of the contents that are what the action binds.
+fn bound_contents(action: &Action, contents: &[FileContent]) -> Vec<FileContent> {
+    let is_bound = |content: &&FileContent| action.binds_content(&content.path, &content.text);
+    let contents = contents.iter().take(MAX_LIST_ITEMS);
+    contents.filter(is_bound).cloned().collect()
+}
+
+fn count_invisible_in(action: &Action, call: Option<&ToolCallView>) -> usize {
     let directory = action.cwd.as_deref().map_or(0, count_invisible);
     let additions = action.env.iter();
     let environment: usize = additions
         .map(|(name, value)| count_invisible(name) + count_invisible(value))
         .sum();
-    count_invisible(&action.command.summary()) + directory + environment
+    let command = match call {
+        Some(call) => call.hidden,
+        None => count_invisible(&action.command.summary()),
+    };
+    command + directory + environment
 }
 
 fn to_json(value: &impl Serialize) -> Value {
@@ -397,54 +483,6 @@ fn truncated_assessment(assessment: &Assessment) -> Assessment {
     }
 }
 
-/// A prefix that an allow rule could use: a bare command name and the subcommands after it. Empty
-/// if no rule could ever cover the command, or if splitting it into words takes a shell.
-fn suggested_prefix(action: &Action, assessment: Option<&Assessment>) -> Vec<String> {
-    let is_plain_write = |assessment: &Assessment| {
-        assessment.category == Category::Write && !assessment.runs_given_code
-    };
-    let can_be_allowed = assessment.is_some_and(is_plain_write)
-        && action.env.is_empty()
-        && action.mode != RunMode::Pty;
-    let words: Vec<&str> = match &action.command {
-        Command::Shell { line } if line.chars().all(is_unquoted_char) => line.split(' ').collect(),
-        Command::Argv { command, args } => std::iter::once(command)
-            .chain(args)
-            .map(String::as_str)
-            .collect(),
-        Command::Shell { .. } | Command::LoginShell { .. } | Command::Tool { .. } => Vec::new(),
-    };
-    let mut words = words.into_iter().filter(|word| !word.is_empty());
-    match words.next() {
-        Some(command) if can_be_allowed && is_bare_name(command) => {
-            let subcommands = words.take_while(|word| is_subcommand(word));
-            let words = std::iter::once(command).chain(subcommands);
-            words.take(MAX_PREFIX_WORDS).map(str::to_owned).collect()
-        }
-        Some(_) | None => Vec::new(),
-    }
-}
-
-/// Whether a shell passes the character on unchanged.
-fn is_unquoted_char(c: char) -> bool {
-    c.is_ascii_alphanumeric() || " _-.+/:,@%".contains(c)
-}
-
-fn is_bare_name(word: &str) -> bool {
-    word.len() <= 64
-        && word
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_-.+".contains(c))
-}
-
-fn is_subcommand(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_alphabetic())
-        && word.len() <= 64
-        && word
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_-:".contains(c))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -455,59 +493,13 @@ mod tests {
         Action::new(Command::Shell { line })
     }
 
-    fn assessed(category: &str) -> Assessment {
-        let assessment = json!({
-            "category": category, "risk": "low", "rule": "r", "reason": "", "profile": "none",
-            "digest": "00".repeat(32), "policy": ""
-        });
-        serde_json::from_value(assessment).unwrap()
-    }
-
-    fn prefix(line: &str) -> String {
-        suggested_prefix(&shell(line), Some(&assessed("write"))).join(" ")
-    }
-
-    #[test]
-    fn a_prefix_is_the_command_and_its_subcommands() {
-        for (line, expected) in [
-            ("npm run build -- --watch", "npm run build"),
-            ("git commit -m x", "git commit"),
-            ("make", "make"),
-            ("mkdir -p a/b", "mkdir"),
-            ("touch notes.txt", "touch"),
-            ("docker compose up web", "docker compose up"),
-        ] {
-            assert_eq!(prefix(line), expected);
-        }
-    }
-
-    #[test]
-    fn no_prefix_is_suggested_for_a_line_that_a_shell_would_change() {
-        for line in [
-            "npm i && rm x",
-            "make\nrm x",
-            "echo $HOME",
-            "make 'a b'",
-            "A=b make",
-            "./run",
-            "",
-            "make\u{a0}x",
-        ] {
-            assert_eq!(prefix(line), "", "{line}");
-        }
-        let destructive = assessed("destructive");
-        assert!(suggested_prefix(&shell("make"), Some(&destructive)).is_empty());
-        assert!(suggested_prefix(&shell("make"), None).is_empty());
-        let interpreter = Assessment {
-            runs_given_code: true,
-            ..assessed("write")
-        };
-        assert!(suggested_prefix(&shell("sh x.sh"), Some(&interpreter)).is_empty());
+    fn from_action(action: &Action) -> RequestedAction {
+        RequestedAction::from_action(action, ProposedDetails::default())
     }
 
     #[test]
     fn a_command_that_is_too_long_is_cut_and_counts_the_lost_bytes() {
-        let requested = RequestedAction::from_action(&shell(&"é".repeat(MAX_COMMAND_BYTES)));
+        let requested = from_action(&shell(&"é".repeat(MAX_COMMAND_BYTES)));
         assert_eq!(requested.command.len(), MAX_COMMAND_BYTES);
         assert_eq!(requested.cut_bytes, MAX_COMMAND_BYTES as u64);
     }
@@ -520,7 +512,7 @@ mod tests {
             "files": [{"path": "ls", "sha256": "00".repeat(32), "bytes": 3}, {"path": "make"}]
         });
         let action = Action::from_arguments("shell", arguments.as_object().unwrap()).unwrap();
-        let requested = RequestedAction::from_action(&action);
+        let requested = from_action(&action);
         assert_eq!(requested.argv, ["ls", "a b"]);
         let edited =
             Action::from_arguments("shell", &requested.amend_arguments("ls -l").unwrap()).unwrap();

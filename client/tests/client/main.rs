@@ -9,4 +9,5 @@
 mod agreement;
 mod arbitrary_messages;
 mod support;
+mod tool_calls;
 mod transcripts;

@@ -301,6 +301,7 @@ impl RecordBuilder {
             at: envelope.at,
             proposer,
             command: action.command.summary(),
+            tool: (tool != "shell").then(|| tool.clone()),
             earlier: Vec::new(),
             cwd: action.cwd,
             description,

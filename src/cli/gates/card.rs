@@ -1,21 +1,38 @@
 //! Formats a gate for the terminal, as one line or as the whole card.
 
 use std::fmt::Write as _;
+use std::io::IsTerminal;
 
 use pvp_client::narrate;
-use pvp_client::view::escape_invisible;
+use pvp_client::view::{CallLineKind, ToolCallView, command_headline, escape_invisible};
 use pvp_protocol::api::{CommandRecord, GateDetails, GateListItem, GateStatus};
 use pvp_protocol::payload::GateResolve;
 use pvp_protocol::{Command, GateTimeoutAction, ParticipantId, Timestamp};
 
-use crate::cli::{history, one_line};
+use crate::cli::{history, one_line, print_bytes};
 
 /// Characters of a command that a summary line shows.
 const MAX_COMMAND_CHARS: usize = 100;
 
-/// The command as it would run, on one line, with invisible characters escaped.
+/// The command as it would run, or the headline of a tool call, on one line, with invisible
+/// characters escaped.
 pub(super) fn command_line(gate: &GateListItem) -> String {
-    one_line(&gate.open.action.command.summary())
+    one_line(&command_headline(&gate.open.action.command))
+}
+
+/// The tool call that waits or waited at a gate; `None` if it is a command.
+pub(super) fn gate_call(state: &GateDetails) -> Option<ToolCallView> {
+    match (&state.open, &state.command) {
+        (Some(gate), _) => ToolCallView::of_action(&gate.open.action, &state.file_contents, None),
+        (None, Some(record)) => record_call(record),
+        (None, None) => None,
+    }
+}
+
+/// The tool call of a record; `None` if it is a command. What it was compared with is not recorded.
+pub(super) fn record_call(record: &CommandRecord) -> Option<ToolCallView> {
+    let action = history::tool_action(record, &record.command)?;
+    ToolCallView::of_action(&action, &[], None)
 }
 
 /// One line for each gate, in columns.
@@ -152,7 +169,7 @@ fn deciders(resolve: &GateResolve) -> Vec<&str> {
 type Row = (&'static str, String);
 
 /// Everything that a voter should see, the most important first.
-pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> String {
+pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> Vec<CardLine> {
     let Some(gate) = &state.open else {
         return closed_card(state);
     };
@@ -171,7 +188,7 @@ pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> String {
     rows.push(("you", eligibility_text(gate).to_owned()));
     rows.push(("id", open.request.action_ref.to_string()));
     rows.push(("gate", open.gate.to_string()));
-    format_card(&open.action.command.summary(), rows)
+    format_card(&open.action.command.summary(), gate_call(state), rows)
 }
 
 fn add_verdict(rows: &mut Vec<Row>, gate: &GateListItem) {
@@ -194,8 +211,9 @@ fn add_verdict(rows: &mut Vec<Row>, gate: &GateListItem) {
 
 /// What the command was before it was edited, and the votes that the edits made void.
 fn add_edits(rows: &mut Vec<Row>, record: Option<&CommandRecord>) {
-    for earlier in record.iter().flat_map(|record| &record.earlier) {
-        rows.push(("edited", history::edit_text(earlier)));
+    let Some(record) = record else { return };
+    for earlier in &record.earlier {
+        rows.push(("edited", history::edit_text(record, earlier)));
     }
 }
 
@@ -213,21 +231,26 @@ fn add_execution(rows: &mut Vec<Row>, gate: &GateListItem) {
     }));
     let files = action.files.iter();
     rows.extend(files.map(|file| ("file", one_line(&narrate::bound_file(file)))));
-    if let Command::Argv { .. } = action.command {
-        rows.push(("form", "words, run without a shell".to_owned()));
+    match &action.command {
+        Command::Argv { .. } => rows.push(("form", "words, run without a shell".to_owned())),
+        Command::Tool { name, .. } => rows.push(("tool", one_line(name))),
+        Command::Shell { .. } | Command::LoginShell { .. } => {}
     }
 }
 
 /// A gate that is closed: the command, who decided it and how, and what it was before edits.
-fn closed_card(state: &GateDetails) -> String {
+fn closed_card(state: &GateDetails) -> Vec<CardLine> {
     match &state.command {
         Some(record) => command_card(record),
-        None => format!("{}\n{}", state.tool_proposal, resolution_text(state)),
+        None => {
+            let lines = [state.tool_proposal.to_string(), resolution_text(state)];
+            lines.map(CardLine::plain).into()
+        }
     }
 }
 
 /// A command that is not waiting, with what is known about it.
-pub(super) fn command_card(record: &CommandRecord) -> String {
+pub(super) fn command_card(record: &CommandRecord) -> Vec<CardLine> {
     let mut rows: Vec<Row> = Vec::new();
     let verdict = format!(
         "{}, {} risk [{}]",
@@ -247,18 +270,79 @@ pub(super) fn command_card(record: &CommandRecord) -> String {
     if let Some(executor) = &record.executor {
         rows.push(("ran on", executor.to_string()));
     }
+    if let Some(tool) = &record.tool {
+        rows.push(("tool", one_line(tool)));
+    }
     rows.push(("proposed", record.at.to_string()));
     rows.push(("id", record.tool_proposal.to_string()));
-    format_card(&record.command, rows)
+    format_card(&record.command, record_call(record), rows)
+}
+
+/// A line of a card, and what it is if it belongs to a tool call.
+pub(super) struct CardLine {
+    text: String,
+    kind: Option<CallLineKind>,
+}
+
+impl CardLine {
+    fn plain(text: String) -> Self {
+        Self { text, kind: None }
+    }
 }
 
 /// Further lines of the command are marked, so that none can pass for a row of the card.
-fn format_card(command: &str, rows: Vec<Row>) -> String {
-    let mut text = format!("{}\n", escape_invisible(command).replace('\n', "\n> "));
-    for (name, value) in rows {
-        let _ = write!(text, "\n{name:<9} {value}");
+fn format_card(command: &str, call: Option<ToolCallView>, rows: Vec<Row>) -> Vec<CardLine> {
+    let mut lines = match call {
+        Some(call) => call_lines(&call),
+        None => {
+            let text = escape_invisible(command).replace('\n', "\n> ");
+            vec![CardLine::plain(text)]
+        }
+    };
+    lines.push(CardLine::plain(String::new()));
+    let rows = rows.into_iter();
+    lines.extend(rows.map(|(name, value)| CardLine::plain(format!("{name:<9} {value}"))));
+    lines
+}
+
+fn call_lines(call: &ToolCallView) -> Vec<CardLine> {
+    let headline = CardLine::plain(one_line(&call.headline));
+    let lines = call.lines().into_iter().map(|line| CardLine {
+        text: format!("> {}", line.text),
+        kind: Some(line.kind),
+    });
+    std::iter::once(headline).chain(lines).collect()
+}
+
+/// Prints a card, in colours on a terminal.
+pub(super) fn print_card(lines: &[CardLine]) -> anyhow::Result<()> {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let in_colours = std::io::stdout().is_terminal() && !no_color;
+    let text: String = lines
+        .iter()
+        .map(|line| styled_line(line, in_colours))
+        .collect();
+    print_bytes(text.as_bytes())
+}
+
+/// A line with its line feed. Whatever would not show in its text is escaped.
+fn styled_line(line: &CardLine, in_colours: bool) -> String {
+    let text = escape_invisible(&line.text);
+    match line.kind.and_then(colour).filter(|_| in_colours) {
+        Some(colour) => format!("\x1b[{colour}m{text}\x1b[0m\n"),
+        None => format!("{text}\n"),
     }
-    text
+}
+
+/// The code of the colour that a line of a call has. Only what is computed has one.
+fn colour(kind: CallLineKind) -> Option<u8> {
+    match kind {
+        CallLineKind::Added => Some(32),
+        CallLineKind::Removed => Some(31),
+        CallLineKind::Context | CallLineKind::Hunk => Some(2),
+        CallLineKind::Note => Some(34),
+        CallLineKind::Argument | CallLineKind::Stated => None,
+    }
 }
 
 fn deadline_text(gate: &GateListItem, now: Timestamp) -> String {
@@ -282,5 +366,39 @@ fn eligibility_text(gate: &GateListItem) -> &'static str {
         "you may vote"
     } else {
         "you may not vote"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pvp_protocol::Action;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_the_computed_change_is_coloured_and_no_text_brings_codes_of_its_own() {
+        let arguments = json!({
+            "path": "a", "old_text": "x", "new_text": "\u{1b}[31my", "diff": "+\u{1b}[32mz",
+        });
+        let arguments = arguments.as_object().unwrap();
+        let action = Action::from_arguments("file_edit", arguments).unwrap();
+        let call = ToolCallView::of_action(&action, &[], None).unwrap();
+        let text = |in_colours| -> String {
+            let lines = call_lines(&call);
+            lines
+                .iter()
+                .map(|line| styled_line(line, in_colours))
+                .collect()
+        };
+        let coloured = text(true);
+        for line in [
+            "\u{1b}[31m> -x\u{1b}[0m\n",
+            "\u{1b}[32m> +\\u{1b}[31my\u{1b}[0m\n",
+            "\n> │ +\\u{1b}[32mz\n",
+        ] {
+            assert!(coloured.contains(line), "{line:?} in {coloured:?}");
+        }
+        assert!(!text(false).contains('\u{1b}'));
     }
 }

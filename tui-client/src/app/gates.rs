@@ -214,10 +214,11 @@ impl App {
             return self.show_notice(NoticeLevel::Info, *pending);
         }
         if self.card_state.fully_seen.get(&card.gate) != Some(&card.digest) {
-            return self.show_notice(
-                NoticeLevel::Error,
-                "scroll to the end of the command first (space)",
-            );
+            let notice = match card.requested.call {
+                Some(_) => "read all of it first (x), to its end",
+                None => "scroll to the end of the command first (space)",
+            };
+            return self.show_notice(NoticeLevel::Error, notice);
         }
         self.send_approval(&card.gate, card.digest);
     }

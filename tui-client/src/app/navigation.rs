@@ -231,7 +231,14 @@ impl App {
             return self.show_notice(NoticeLevel::Info, "nothing to open here");
         };
         let id = proposal.id.clone();
-        self.open_command(&id);
+        let is_proposed = matches!(item.event, TimelineEvent::Proposed { .. });
+        let is_waiting = self.view.card(&id).is_some();
+        // Of what a tool was called with, the stream shows only one line.
+        let call = crate::pages::decided_call(proposal, &self.theme);
+        match call.filter(|_| is_proposed && !is_waiting) {
+            Some(page) => self.open_page(page),
+            None => self.open_command(&id),
+        }
     }
 
     /// Opens the card of a waiting command, the screen of a running interactive one, or else the

@@ -11,6 +11,7 @@ use ratatui::widgets::Widget;
 use super::areas::has_frames;
 use super::{areas, bordered_block, draw_lines, draw_row, draw_text};
 use crate::app::{App, CurrentCard, Focus, Preflight};
+use crate::call_rows::CallFold;
 use crate::gate_card::{self, CardRows};
 use crate::keys::{KeyAction, KeyScope};
 use crate::text::{clip, one_line, width};
@@ -20,6 +21,11 @@ const NARROW_COLUMNS: u16 = 48;
 
 /// The most rows of the list of open gates.
 const MAX_LIST_ROWS: usize = 4;
+
+/// The rows of a tool call below its headline that a card shows: a quarter of the screen, but
+/// not fewer and not more than these.
+const MIN_CALL_ROWS: usize = 3;
+const MAX_CALL_ROWS: usize = 40;
 
 /// Rows that the card needs to show everything.
 pub(super) fn preferred_rows(app: &App) -> u16 {
@@ -56,7 +62,16 @@ fn list_row_count(app: &App) -> usize {
 fn card_rows(app: &App, current: CurrentCard<'_>, columns: usize) -> CardRows {
     match current {
         CurrentCard::Open(card) => {
-            let mut rows = gate_card::open_gate_rows(card, &app.view, app.now, &app.theme, columns);
+            let fold = CallFold {
+                max_rows: usize::from(app.size.height / 4).clamp(MIN_CALL_ROWS, MAX_CALL_ROWS),
+                key: app
+                    .config
+                    .keymap
+                    .first_key(KeyScope::Card, KeyAction::Explain),
+            };
+            let (view, theme) = (&app.view, &app.theme);
+            let mut rows =
+                gate_card::open_gate_rows(card, view, app.now, theme, columns, Some(&fold));
             if let Some(words) = app.card_state.pending_votes.get(&card.gate) {
                 rows.rows
                     .push(Line::from(Span::styled(*words, app.theme.warning)));
@@ -116,6 +131,7 @@ pub(super) fn draw(
     let CardRows {
         rows,
         command_row_count: command,
+        folded_lines,
     } = card_rows(app, current, usize::from(rest.width).max(1));
     let visible = usize::from(rest.height);
     let scroll = app
@@ -132,7 +148,7 @@ pub(super) fn draw(
     draw_title_row(app, &title(app, current), &more, focused, area, buffer);
     match current {
         CurrentCard::Open(card) => {
-            let whole = visible > 0 && command <= scroll + visible;
+            let whole = visible > 0 && command <= scroll + visible && folded_lines == 0;
             (Some((card.gate.clone(), card.digest)), whole)
         }
         CurrentCard::Closed(_) => (None, false),
@@ -226,7 +242,7 @@ fn key_hints_line(app: &App, card: &GateCard, focused: bool) -> Line<'static> {
     for (action, word, possible) in [
         (KeyAction::Approve, "approve", true),
         (KeyAction::Reject, "reject", true),
-        (KeyAction::Edit, "edit", true),
+        (KeyAction::Edit, "edit", card.requested.call.is_none()),
         (KeyAction::AllowPrefix, prefix, has_prefix),
         (KeyAction::ApproveAll, "all", true),
         (KeyAction::Explain, "explain", true),

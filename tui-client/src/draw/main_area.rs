@@ -1,6 +1,6 @@
 //! Draws the main area: pages, the pager, and the screens of interactive commands.
 
-use pvp_protocol::MessageId;
+use pvp_protocol::{Digest, MessageId};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -13,7 +13,13 @@ use crate::pager::{self, Pager};
 use crate::text::{clip, one_line};
 use crate::text_page::TextPage;
 
-pub(super) fn draw_page(app: &App, page: &TextPage, area: Rect, buffer: &mut Buffer) {
+/// Draws a page; returns the gate whose tool call it shows, if the end of the call is visible.
+pub(super) fn draw_page(
+    app: &App,
+    page: &TextPage,
+    area: Rect,
+    buffer: &mut Buffer,
+) -> Option<(MessageId, Digest)> {
     let position = format!("{}/{}", page.top.line + 1, page.lines.len());
     let inner = draw_frame(app, &page.title, &position, area, buffer);
     let columns = usize::from(inner.width).max(1);
@@ -22,9 +28,21 @@ pub(super) fn draw_page(app: &App, page: &TextPage, area: Rect, buffer: &mut Buf
     let shown = page.lines.iter().skip(first).take(height);
     let shown =
         shown.map(|line| highlight_matches(line.clone(), &page.needle, app.theme.search_match));
-    let rows = shown.flat_map(|line| crate::text_page::wrap_page_line(&line, columns));
+    let lines: Vec<_> = shown
+        .map(|line| crate::text_page::wrap_page_line(&line, columns))
+        .collect();
+    let mut row_count = 0;
+    let is_visible = |rows: &&Vec<_>| {
+        row_count += rows.len();
+        row_count <= page.top.row + height
+    };
+    let next_line = first + lines.iter().take_while(is_visible).count();
+    let rows = lines.into_iter().flatten();
     let rows = rows.skip(page.top.row).take(height);
     draw_lines(rows.collect(), inner, buffer);
+    let call = page.call.as_ref();
+    let call = call.filter(|call| height > 0 && call.line_count <= next_line);
+    call.map(|call| (call.gate.clone(), call.digest))
 }
 
 pub(super) fn draw_pager(app: &App, pager: &Pager, area: Rect, buffer: &mut Buffer) {

@@ -42,17 +42,9 @@ impl PlainClient {
             "gates" => self.list_gates(),
             "show" => self.show_gate(rest),
             "approve" => self.decide_gate(rest, |client, gate_version, _| {
-                let eligibility = client
-                    .app
-                    .view
-                    .card(&gate_version.gate)
-                    .map(|card| card.standing);
-                match eligibility.filter(|standing| !standing.may_vote()) {
-                    Some(standing) => return Err(standing.description().to_owned()),
-                    None => client
-                        .app
-                        .send_approval(&gate_version.gate, gate_version.digest),
-                }
+                client.check_may_approve(gate_version)?;
+                let GateVersion { gate, digest } = gate_version;
+                client.app.send_approval(gate, *digest);
                 Ok(())
             }),
             "reject" => self.decide_gate(rest, |client, gate_version, why| {
@@ -69,6 +61,22 @@ impl PlainClient {
             _ if word.starts_with(['!', '/']) => self.submit_line(line),
             _ => self.submit_line(&format!("/{line}")),
         }
+    }
+
+    /// Whether a gate may be approved. The line of a gate has room for a command, and only for the
+    /// headline of a tool call.
+    fn check_may_approve(&self, gate_version: &GateVersion) -> Result<(), String> {
+        let GateVersion { gate, digest } = gate_version;
+        let Some(card) = self.app.view.card(gate) else {
+            return Ok(());
+        };
+        if !card.standing.may_vote() {
+            return Err(card.standing.description().to_owned());
+        }
+        if card.requested.call.is_some() && self.read_gates.get(gate) != Some(digest) {
+            return Err("read all of it first, with `show`".to_owned());
+        }
+        Ok(())
     }
 
     fn print_help(&self) -> anyhow::Result<()> {
@@ -111,11 +119,12 @@ impl PlainClient {
     fn print_gate(&mut self, card: &GateCard) -> anyhow::Result<()> {
         self.number_gate(card);
         let theme = self.app.theme;
-        let rows =
-            crate::gate_card::open_gate_rows(card, &self.app.view, self.app.now, &theme, 10_000);
+        let (view, now) = (&self.app.view, self.app.now);
+        let rows = crate::gate_card::open_gate_rows(card, view, now, &theme, 10_000, None);
         for row in &rows.rows {
             self.print_line(crate::text::line_text(row).trim_end())?;
         }
+        self.read_gates.insert(card.gate.clone(), card.digest);
         Ok(())
     }
 
