@@ -52,6 +52,7 @@ fn start_answer(dialect: Dialect, base: &str) -> AnswerStream {
     let offers = tools::tool_definitions(&ToolContext {
         working_directory: "/srv".to_owned(),
         read_approval: tools::ReadApproval::NotRequired,
+        file_tools: tools::FileToolOffer::Offered,
     });
     Brain::Provider(provider.unwrap()).start_answer(&mut conversation, &offers, None)
 }
