@@ -13,6 +13,7 @@ mod support;
 mod background;
 mod binary_output;
 mod executor_alone;
+mod file_tools;
 mod fixture;
 mod git;
 mod interactive;
