@@ -191,6 +191,9 @@ impl RunTask {
         started_at: Instant,
         mut stop_receiver: StopReceiver,
     ) -> Result<OwnOutput, String> {
+        if let Some((_, why)) = stop_receiver.current() {
+            return Err(format!("it was stopped before it began: {why}"));
+        }
         let (grant, settings) = (self.grant.clone(), self.settings.clone());
         let accepted = self.accepted;
         let timeout = self.run_limits().timeout;

@@ -135,6 +135,23 @@ fn a_link_at_the_end_or_on_the_way_leads_nowhere_else() {
 }
 
 #[test]
+fn the_kernel_itself_refuses_to_leave_the_workspace() {
+    let place = Place::new();
+    symlink(&place.outside, place.workspace.join("out")).unwrap();
+    symlink("/proc/self/exe", place.workspace.join("exe")).unwrap();
+    let open = |root: &WorkspaceFiles, path: &str| {
+        let path = Path::new(path);
+        let opened = open_beneath(root.root.as_fd(), path, OFlags::PATH, Links::Follow);
+        opened.map(|_| ()).unwrap_err()
+    };
+    for path in ["out", "out/secret", "exe", "..", "../outside", "/etc"] {
+        assert_eq!(open(&place.files, path), Errno::XDEV, "{path}");
+    }
+    let process = WorkspaceFiles::open(Path::new("/proc/self")).unwrap();
+    assert_eq!(open(&process, "cwd"), Errno::LOOP);
+}
+
+#[test]
 fn links_of_the_kernel_are_not_followed() {
     let directory = std::fs::File::open("/etc").unwrap();
     let place = Place::new();

@@ -363,6 +363,19 @@ fn a_user_names_tools_and_paths() {
 }
 
 #[test]
+fn the_examples_of_the_manual_hold() {
+    let manual = include_str!("../../../docs/policy.md");
+    let (_, rules) = manual.split_once("[[tool]] ").expect("it is in the manual");
+    let (rules, _) = rules.split_once("```").expect("the example ends");
+    let rules = format!("[[tool]] {rules}");
+    let policy = Policy::with_user_file(&rules, "owner.toml").unwrap();
+    let users = policy
+        .rules()
+        .filter(|rule| rule.origin == RuleOrigin::User);
+    assert_eq!(users.count(), 2);
+}
+
+#[test]
 fn a_read_of_ours_can_be_taken_away() {
     let text = "[[change]]\nrule = \"tool.file-read\"\ncategory = \"write\"\n";
     let policy = Policy::with_user_file(text, "policy.toml").unwrap();
