@@ -171,12 +171,12 @@ mod tests {
     use pvp_protocol::Digest;
     use serde_json::{Value, json};
 
-    struct Fixture {
+    struct FileProposalFixture {
         _directory: tempfile::TempDir,
         proposals: FileProposals,
     }
 
-    impl Fixture {
+    impl FileProposalFixture {
         fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
             let workspace = directory.path().canonicalize().unwrap();
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_present_content_is_bound_and_shown() {
-        let fixture = Fixture::new();
+        let fixture = FileProposalFixture::new();
         fixture.put("a", b"old\n");
         let prepared = fixture.write("./a", "new\n").unwrap();
         let digest = Digest::of_content(b"old\n");
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn secrets_binaries_and_long_texts_are_bound_and_not_shown() {
-        let fixture = Fixture::new();
+        let fixture = FileProposalFixture::new();
         let long = "x".repeat(MAX_SHOWN_BYTES + 1);
         for (path, content) in [
             (".env", b"KEY=1".as_slice()),
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_edit_that_is_not_clear_fails_before_it_is_proposed() {
-        let fixture = Fixture::new();
+        let fixture = FileProposalFixture::new();
         fixture.put("a", b"x x");
         let edit = |old: &str, all: bool| {
             let arguments =
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_proposed_says_why() {
-        let mut fixture = Fixture::new();
+        let mut fixture = FileProposalFixture::new();
         for path in ["../a", "/etc/hosts", "a/../b", "~/a", ""] {
             let why = fixture.write(path, "x").unwrap_err();
             assert!(

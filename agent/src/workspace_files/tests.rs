@@ -295,25 +295,25 @@ fn a_directory_that_is_swapped_all_the_time_never_leads_out() {
     };
     symlink(&place.outside, &link).unwrap();
     let done = AtomicBool::new(false);
-    let written = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 swap();
             }
         });
-        let results = (0..300).map(|number| {
+        for number in 0..300 {
             let _ = place.read("dir/secret").map(|text| panic!("read {text}"));
-            place
-                .write("dir/file", &format!("content {number}"))
-                .is_ok()
-        });
-        let written = results.filter(|written| *written).count();
+            // It may fail, as long as it leads nowhere else.
+            let _ = place.write("dir/file", &format!("content {number}"));
+        }
         done.store(true, Ordering::Relaxed);
-        written
     });
     place.assert_outside_untouched();
-    // Not all of them fail, so the others failed because of the swaps.
-    assert!(written > 0);
+    if directory.is_symlink() {
+        swap();
+    }
+    place.write("dir/file", "at rest").unwrap();
+    assert_eq!(place.content("dir/file"), "at rest");
 }
 
 #[test]

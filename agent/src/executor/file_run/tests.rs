@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::shown_actions::ActionOrigin;
 
 /// A workspace in which granted calls are carried out.
-struct Fixture {
+struct FileRunFixture {
     directory: tempfile::TempDir,
     settings: ExecutorSettings,
     profile: SandboxProfile,
@@ -18,7 +18,7 @@ struct Fixture {
     output_bytes: u64,
 }
 
-impl Fixture {
+impl FileRunFixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
@@ -103,7 +103,7 @@ fn shown(output: &OwnOutput) -> (i32, &str, &str) {
 
 #[test]
 fn lines_are_read_from_anywhere() {
-    let fixture = Fixture::unasked();
+    let fixture = FileRunFixture::unasked();
     fixture.put("a", "one\ntwo\nthree");
     let read = |arguments| fixture.read(arguments);
     assert_eq!(
@@ -136,9 +136,9 @@ fn lines_are_read_from_anywhere() {
 
 #[test]
 fn a_huge_file_is_read_within_the_limit() {
-    let fixture = Fixture {
+    let fixture = FileRunFixture {
         output_bytes: NOTE_BYTES + 10,
-        ..Fixture::unasked()
+        ..FileRunFixture::unasked()
     };
     fixture.put("long", "héllo\n".repeat(100_000));
     assert_eq!(
@@ -189,7 +189,7 @@ fn reading_ends_when_it_is_stopped_or_takes_too_long() {
 
 #[test]
 fn secrets_are_not_read_unasked_under_any_name() {
-    let fixture = Fixture::unasked();
+    let fixture = FileRunFixture::unasked();
     fixture.put(".env", "KEY=1");
     fixture.put(".git/config", "token");
     fixture.put("keys/.ssh/known", "x");
@@ -224,7 +224,7 @@ fn secrets_are_not_read_unasked_under_any_name() {
 
 #[test]
 fn a_secret_is_read_only_by_the_name_that_people_approved() {
-    let fixture = Fixture::new();
+    let fixture = FileRunFixture::new();
     fixture.put(".env", "KEY=1");
     symlink(".env", fixture.settings.workspace.join("notes")).unwrap();
     assert_eq!(shown(&fixture.read(json!({"path": ".env"}))).1, "KEY=1");
@@ -252,7 +252,7 @@ fn a_secret_is_read_only_by_the_name_that_people_approved() {
 
 #[test]
 fn a_bound_file_is_written_and_one_that_changed_is_not() {
-    let fixture = Fixture::new();
+    let fixture = FileRunFixture::new();
     let made = fixture.write("new/a", None, "one\n").unwrap();
     assert_eq!(shown(&made), (0, "created new/a: 4 bytes, 1 line\n", ""));
     let replaced = fixture.write("new/a", Some("one\n"), "two\n").unwrap();
@@ -277,7 +277,7 @@ fn a_bound_file_is_written_and_one_that_changed_is_not() {
 
 #[test]
 fn a_change_without_exactly_its_binding_is_refused() {
-    let fixture = Fixture::new();
+    let fixture = FileRunFixture::new();
     fixture.put("a", "old");
     let bound = |path: &str, text: &str| json!({ "path": path, "sha256": Digest::of_content(text.as_bytes()), "bytes": 3 });
     for files in [
@@ -299,7 +299,7 @@ fn a_change_without_exactly_its_binding_is_refused() {
 
 #[test]
 fn text_is_edited_where_it_is_clear() {
-    let fixture = Fixture::new();
+    let fixture = FileRunFixture::new();
     fixture.put("a", "x = 1\ny = 1\n");
     let edit = |content: &str, old: &str, all: bool| {
         let sha256 = Digest::of_content(content.as_bytes());
@@ -320,7 +320,7 @@ fn text_is_edited_where_it_is_clear() {
 
 #[test]
 fn only_our_own_tools_in_their_own_form_are_called() {
-    let fixture = Fixture::new();
+    let fixture = FileRunFixture::new();
     for (name, arguments, why) in [
         ("fetch", json!({}), "this executor has no tool `fetch`"),
         (
@@ -335,7 +335,7 @@ fn only_our_own_tools_in_their_own_form_are_called() {
 
 #[test]
 fn the_sandbox_and_the_runner_are_respected() {
-    let mut fixture = Fixture::unasked();
+    let mut fixture = FileRunFixture::unasked();
     let why = fixture.write("a", None, "x").unwrap_err();
     assert_eq!(why, "its sandbox lets it only read");
     fixture.profile = SandboxProfile::Workspace;
@@ -349,7 +349,7 @@ fn the_sandbox_and_the_runner_are_respected() {
 
 #[test]
 fn links_and_paths_out_of_the_workspace_are_refused() {
-    let fixture = Fixture::new();
+    let fixture = FileRunFixture::new();
     let outside = fixture.directory.path().join("outside");
     std::fs::write(&outside, "outside").unwrap();
     symlink(&outside, fixture.settings.workspace.join("link")).unwrap();
