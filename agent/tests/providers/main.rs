@@ -187,7 +187,17 @@ async fn requests_are_what_providers_document() {
             Dialect::OpenAi => tool["function"]["name"].clone(),
         };
         let names: Vec<_> = tools.iter().map(name).collect();
-        assert_eq!(names, ["shell", "recall", "jobs"]);
+        assert_eq!(
+            names,
+            [
+                "shell",
+                "file_read",
+                "file_write",
+                "file_edit",
+                "recall",
+                "jobs"
+            ]
+        );
     }
 }
 
