@@ -5,6 +5,7 @@
 //! waits for which proposal, what the executor [knows by itself](crate::executor), the process ids
 //! of jobs, and the contents of the shared context, which a view leaves out.
 
+mod file_proposal;
 mod recap;
 mod shared_context;
 mod task;
@@ -16,7 +17,8 @@ use pvp_client::{ConnectError, ConnectOptions, Connection, Link};
 use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{InterruptRaise, OutputPage, OutputRead, PromptAmend, PromptSubmit};
 use pvp_protocol::{
-    Action, Category, Command, JsonObject, MessageId, ParticipantId, SessionId, ToolCategory,
+    Action, Category, Command, FileTool, JsonObject, MessageId, ParticipantId, Risk, SessionId,
+    ToolCategory,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -24,8 +26,9 @@ use crate::bound_files::{self, ProposedFiles, ShownFiles};
 use crate::brain::tools::BackgroundJob;
 use crate::deleted_files;
 use crate::executor::{Executor, ExecutorSettings};
-use crate::proposer::{ProposalHandle, ProposeError, Proposer};
+use crate::proposer::{ProposalHandle, ProposeError, Proposer, ToolRequest};
 use crate::working_directory::WorkingDirectory;
+use file_proposal::FileProposals;
 pub use recap::SessionRecap;
 use task::{AgentCommand, AgentTask};
 
@@ -238,9 +241,45 @@ impl Agent {
         purpose: &str,
     ) -> Result<ProposalHandle, ProposeError> {
         let (arguments, shown_files) = self.bind(arguments).await?;
-        let category = ToolCategory::ShellExecute;
+        let request = ToolRequest {
+            tool_name: "shell",
+            category: ToolCategory::ShellExecute,
+            // This claim can only raise the risk; `Safe` leaves the assessment to the server.
+            risk: Risk::Safe,
+            arguments,
+        };
         self.proposer
-            .propose_with_contents("shell", category, arguments, purpose, shown_files)
+            .propose_with_contents(request, purpose, shown_files)
+            .await
+    }
+
+    /// Proposes a call of a file tool, with the file as it is now. A call that the server blocks is
+    /// in the log all the same.
+    pub async fn propose_file_tool(
+        &self,
+        file_tool: &FileTool,
+        purpose: &str,
+    ) -> Result<ProposalHandle, ProposeError> {
+        let proposals = FileProposals {
+            policy: self.policy.clone(),
+            workspace: self.workspace.clone(),
+            settings: self.settings.clone(),
+        };
+        let call = file_tool.clone();
+        let prepared = tokio::task::spawn_blocking(move || proposals.prepare(&call)).await;
+        let prepared = prepared.map_err(|_| ProposeError::Closed)?;
+        let prepared = prepared.map_err(ProposeError::BadFile)?;
+        let request = ToolRequest {
+            tool_name: file_tool.name(),
+            category: match file_tool {
+                FileTool::Read { .. } => ToolCategory::FileRead,
+                FileTool::Write { .. } | FileTool::Edit { .. } => ToolCategory::FileWrite,
+            },
+            risk: prepared.risk,
+            arguments: prepared.arguments,
+        };
+        self.proposer
+            .propose_with_contents(request, purpose, prepared.shown_files)
             .await
     }
 

@@ -12,6 +12,7 @@
 //! grants that it has used ([`Journal`]).
 
 mod active_run;
+mod file_run;
 mod git_notes;
 mod job_file;
 mod output_sender;
@@ -45,6 +46,7 @@ use crate::sandbox::{self, ResourceLimits};
 use crate::secret_files::SecretFileFinder;
 pub use crate::shown_actions::AcceptedOrigins;
 use active_run::ActiveRun;
+pub(crate) use file_run::unavailable_with as file_tools_unavailable_with;
 use read_roots::ReadRoots;
 use run_task::RunTask;
 

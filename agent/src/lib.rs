@@ -27,8 +27,10 @@ mod run_results;
 pub mod sandbox;
 pub mod secret_files;
 pub mod shown_actions;
+mod text_edit;
 pub mod turn_loop;
 mod working_directory;
+mod workspace_files;
 
 #[cfg(test)]
 #[path = "../../tests/support/skip.rs"]

@@ -47,6 +47,8 @@ pub enum ProposeError {
     BadArguments(#[from] ActionError),
     #[error("{0}")]
     BadDirectory(String),
+    #[error("{0}")]
+    BadFile(String),
     #[error("it was not proposed, because that could not be written to the journal: {0}")]
     NotRecorded(String),
     #[error("{}", .0.message)]
@@ -200,6 +202,15 @@ impl ProposalHandle {
     }
 }
 
+/// A call as its proposer describes it.
+pub(crate) struct ToolRequest<'a> {
+    pub(crate) tool_name: &'a str,
+    pub(crate) category: ToolCategory,
+    /// The proposer's own estimate, which can only raise the server's.
+    pub(crate) risk: Risk,
+    pub(crate) arguments: JsonObject,
+}
+
 /// A participant who proposes. When it is dropped, the connection ends once everything that was
 /// sent is answered; the participant stays in the session, and so do its proposals.
 #[derive(Clone)]
@@ -291,32 +302,36 @@ impl Proposer {
         arguments: JsonObject,
         purpose: &str,
     ) -> Result<ProposalHandle, ProposeError> {
-        self.propose_with_contents(
+        let request = ToolRequest {
             tool_name,
             category,
+            // This claim can only raise the risk; `Safe` leaves the assessment to the server.
+            risk: Risk::Safe,
             arguments,
-            purpose,
-            ShownFiles::default(),
-        )
-        .await
+        };
+        self.propose_with_contents(request, purpose, ShownFiles::default())
+            .await
     }
 
     /// Like [`propose_tool`](Self::propose_tool), with what people are shown of files.
     pub(crate) async fn propose_with_contents(
         &self,
-        tool_name: &str,
-        category: ToolCategory,
-        arguments: JsonObject,
+        request: ToolRequest<'_>,
         purpose: &str,
         shown_files: ShownFiles,
     ) -> Result<ProposalHandle, ProposeError> {
+        let ToolRequest {
+            tool_name,
+            category,
+            risk,
+            arguments,
+        } = request;
         let action = Box::new(Action::from_arguments(tool_name, &arguments)?);
         let propose = ToolPropose {
             tool_name: tool_name.to_owned(),
             arguments,
             agent: self.participant().clone(),
-            // This claim can only raise the risk; `Safe` leaves the assessment to the server.
-            risk_level: Risk::Safe,
+            risk_level: risk,
             description: purpose.to_owned(),
             requires_approval: false,
             suggested_approvers: None,

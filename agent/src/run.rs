@@ -1,6 +1,7 @@
 //! One command from its start to the end of its last process: streamed, limited, stoppable.
 
 mod output_recorder;
+mod own_output;
 mod pty;
 mod reaper_pool;
 mod run_state;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 use crate::mask::SecretMask;
 use crate::reaper::{Cgroup, KillMechanism, ReaperReport, SpawnSpec};
 pub use output_recorder::StreamSummary;
+pub(crate) use own_output::OwnOutput;
 use pty::Pty;
 pub use pty::{PtyInput, PtyInputError};
 pub use reaper_pool::ReaperPool;

@@ -16,7 +16,7 @@ use pvp_protocol::payload::{FinishReason, PromptConfig};
 use pvp_protocol::{MessageId, SandboxProfile};
 
 use crate::agent::{Agent, SessionRecap};
-use crate::brain::tools::{ReadApproval, tool_definitions};
+use crate::brain::tools::{FileToolOffer, ReadApproval, tool_definitions};
 use crate::brain::{
     AnswerFinish, Brain, BrainError, BrainErrorKind, BrainEvent, Conversation, ModelAnswer,
     ToolCall, ToolContext, ToolDefinition,
@@ -112,6 +112,10 @@ pub async fn run_turn_loop(
         {
             true => ReadApproval::NotRequired,
             false => ReadApproval::Required,
+        },
+        file_tools: match agent.settings().runner.is_empty() {
+            true => FileToolOffer::Offered,
+            false => FileToolOffer::NotOffered,
         },
     };
     let turn_loop = TurnLoop {

@@ -285,6 +285,19 @@ impl<'a> Assessor<'a> {
         rules.iter().map(|rule| rule.verdict()).collect()
     }
 
+    /// What the rules for redirections say about writing to this file.
+    pub(crate) fn output_verdicts(
+        &mut self,
+        target: &ShellWord,
+        directory: &ResolvedPath,
+    ) -> Vec<CommandVerdict> {
+        let (target, directory) = (
+            std::slice::from_ref(target),
+            std::slice::from_ref(directory),
+        );
+        self.match_rules(">", target, directory)
+    }
+
     fn assess_wrapped(
         &mut self,
         name: &str,

@@ -16,6 +16,8 @@ pub enum RuleKind {
     Raw,
     /// A command that only reads, and the arguments it may have.
     Read,
+    /// Calls of tools other than the shell.
+    Tool,
 }
 
 /// One rule, for `pvp policy show`.
@@ -27,7 +29,7 @@ pub struct RuleInfo<'a> {
     pub kind: RuleKind,
     /// Who wrote it.
     pub origin: RuleOrigin,
-    /// The commands it names; empty for raw patterns.
+    /// The commands or tools it names; empty for raw patterns.
     pub command: &'a str,
     /// The regular expression, if there is one.
     pub pattern: Option<&'a str>,
@@ -123,7 +125,19 @@ impl Policy {
             matches: &read.data.matches,
             not: &read.data.not,
         });
-        commands.chain(raws).chain(reads)
+        let tools = self.table.tool_rules.iter().map(|rule| RuleInfo {
+            id: rule.data.id.get_ref(),
+            kind: RuleKind::Tool,
+            origin: rule.origin,
+            command: &rule.data.name,
+            pattern: None,
+            category: rule.data.category,
+            risk: rule.risk(),
+            reason: &rule.data.reason,
+            matches: &rule.data.matches,
+            not: &rule.data.not,
+        });
+        commands.chain(raws).chain(reads).chain(tools)
     }
 
     /// One rule by its id.
@@ -157,15 +171,23 @@ impl Policy {
             .collect()
     }
 
-    /// Whether a rule matches this line; for a read rule the line must also be assessed as a read.
+    /// Whether a rule matches this line; for a rule that allows reads it must also be assessed as a
+    /// read.
     fn rule_matches(&self, rule: &RuleInfo<'_>, line: &str) -> bool {
-        let action = Action::new(Command::Shell {
-            line: line.to_owned(),
-        });
+        let command = match rule.kind {
+            RuleKind::Tool => match Command::tool_call_from_line(line) {
+                Ok(command) => command,
+                Err(_) => return false,
+            },
+            RuleKind::Command | RuleKind::Raw | RuleKind::Read => Command::Shell {
+                line: line.to_owned(),
+            },
+        };
+        let action = Action::new(command);
         let explanation = self.explain(&action, &Workspace::default());
         let matched = explanation.matched_rules.iter().any(|id| id == rule.id);
         let read = explanation.assessment.category == Category::Read;
-        matched && (rule.kind != RuleKind::Read || read)
+        matched && (rule.category != Category::Read || read)
     }
 
     /// Refuses a user's file at the first rule without examples or example that fails.

@@ -22,6 +22,8 @@ mod rule_table;
 mod secret_files;
 mod source_text;
 mod syntax;
+mod tool_rules;
+mod tools;
 mod trial;
 mod verdict;
 mod word;
@@ -44,6 +46,7 @@ pub use named_files::{FilePresence, NamedFile, NamedFiles};
 pub use paths::{ReadRootProblem, Workspace, check_read_root};
 pub use rule_table::RuleOrigin;
 pub use secret_files::{EntryKind, is_secret_entry, public_file_patterns, secret_file_patterns};
+pub use tools::is_secret_path;
 
 use assess::Assessor;
 use paths::ResolvedPath;
@@ -197,7 +200,12 @@ impl Policy {
         let doubts = doubts(action, &shown, &assessor);
         let decision = decide(&assessor, &doubts);
         let profile = match decision.category {
-            Category::Read => assess::required_profile(&assessor.span_verdicts),
+            Category::Read => match &action.command {
+                Command::Tool { .. } => decision.profile,
+                Command::Shell { .. } | Command::Argv { .. } | Command::LoginShell { .. } => {
+                    assess::required_profile(&assessor.span_verdicts)
+                }
+            },
             Category::Write | Category::Destructive | Category::Blocked => SandboxProfile::None,
         };
         let mut notes: Vec<String> = assessor.notes.iter().cloned().collect();
@@ -266,15 +274,7 @@ impl Policy {
                 assessor.assess_argv(words, &directory, &shown);
                 shown
             }
-            Command::Tool { .. } => {
-                let reason = "tools other than the shell are never run without asking";
-                let verdict = CommandVerdict::write(Risk::Medium, "tool.not-shell", reason);
-                assessor.span_verdicts.push(assess::SpanVerdict {
-                    span: 0..0,
-                    verdict,
-                });
-                String::new()
-            }
+            Command::Tool { .. } => tools::assess(&self.table, action, workspace, assessor),
         }
     }
 }

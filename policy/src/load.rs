@@ -6,8 +6,11 @@ use sha2::{Digest as _, Sha256};
 use toml::Spanned;
 
 use crate::read_rules::ReadRule;
-use crate::rule_file::{CommandRuleData, RawRuleData, ReadRuleData, RuleChangeData, RuleFile};
+use crate::rule_file::{
+    CommandRuleData, RawRuleData, ReadRuleData, RuleChangeData, RuleFile, ToolRuleData,
+};
 use crate::rule_table::{CommandRule, RawRule, RuleOrigin, RuleTable, compile};
+use crate::tool_rules::ToolRule;
 use crate::verdict::default_risk;
 
 /// Why a rule file was refused.
@@ -63,6 +66,7 @@ pub(crate) const BUILT_IN: &[(&str, &str)] = built_in![
     "build.toml",
     "raw.toml",
     "wrappers.toml",
+    "tools.toml",
 ];
 
 /// Adds the rules of a file to the table.
@@ -84,11 +88,14 @@ pub(crate) fn add_file(
     for data in file.read {
         add_read_rule(table, source, data, origin)?;
     }
+    for data in file.tool {
+        add_tool_rule(table, source, data, origin)?;
+    }
     for change in file.change {
         apply_change(table, source, change)?;
     }
-    for tool in file.tool {
-        table.global_flags.insert(tool.command.clone(), tool);
+    for flags in file.global_flags {
+        table.global_flags.insert(flags.command.clone(), flags);
     }
     for wrapper in file.wrapper {
         for name in wrapper.command.split(',').map(str::trim) {
@@ -134,6 +141,10 @@ fn rule_exists(table: &RuleTable, id: &str) -> bool {
             .iter()
             .any(|raw| raw.data.id.get_ref() == id)
         || table.read_rules.iter().any(|(read, _)| read.id == id)
+        || table
+            .tool_rules
+            .iter()
+            .any(|rule| rule.data.id.get_ref() == id)
 }
 
 fn add_command_rule(
@@ -213,6 +224,26 @@ fn add_read_rule(
     Ok(())
 }
 
+fn add_tool_rule(
+    table: &mut RuleTable,
+    source: RuleSource<'_>,
+    data: ToolRuleData,
+    origin: RuleOrigin,
+) -> Result<(), PolicyError> {
+    let id = data.id.get_ref();
+    if rule_exists(table, id) {
+        return Err(source.error_at(&data.id, format!("there is already a rule `{id}`")));
+    }
+    if let Some(quorum) = &data.quorum {
+        quorum
+            .validate()
+            .map_err(|reason| source.error_at(&data.id, reason))?;
+        table.quorums.insert(id.clone(), quorum.clone());
+    }
+    table.tool_rules.push(ToolRule::new(data, source, origin)?);
+    Ok(())
+}
+
 /// A user may declare a command a read, unless it runs other commands.
 fn check_user_read_rule(table: &RuleTable, data: &ReadRuleData) -> Result<(), String> {
     let first = data.command.split_whitespace().next().unwrap_or_default();
@@ -250,6 +281,19 @@ fn apply_change(
     };
     if let Some(rule) = table
         .command_rules
+        .iter_mut()
+        .find(|rule| rule.data.id.get_ref() == id)
+    {
+        if category < rule.data.category {
+            let reason = format!("`{id}` is {}; rules are only raised", rule.data.category);
+            return Err(source.error_at(&change.rule, reason));
+        }
+        rule.data.category = category;
+        rule.data.risk = rule.data.risk.max(Some(default_risk(category)));
+        return Ok(());
+    }
+    if let Some(rule) = table
+        .tool_rules
         .iter_mut()
         .find(|rule| rule.data.id.get_ref() == id)
     {

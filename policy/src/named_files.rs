@@ -9,6 +9,7 @@ use crate::line_breaks;
 use crate::paths::{PathRoot, ResolvedPath, Workspace};
 use crate::rule_table::RuleTable;
 use crate::syntax::{self, SimpleCommand};
+use crate::tools;
 use crate::word::ShellWord;
 use crate::wrappers::{self, WrappedCommand};
 
@@ -117,7 +118,11 @@ pub(crate) fn find(table: &RuleTable, action: &Action, workspace: &Workspace) ->
             };
             finder.search_command(&command, 0);
         }
-        Command::Tool { .. } => {}
+        Command::Tool { .. } => {
+            let changed = tools::changed_file(action, workspace).into_iter();
+            let changed = changed.map(|path| (path, FilePresence::Expected));
+            finder.found.extend(changed);
+        }
     }
     let found = finder.found.into_iter();
     NamedFiles {

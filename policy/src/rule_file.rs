@@ -16,8 +16,10 @@ pub(crate) struct RuleFile {
     pub(crate) raw: Vec<RawRuleData>,
     /// Commands that only read.
     pub(crate) read: Vec<ReadRuleData>,
+    /// Tools other than the shell.
+    pub(crate) tool: Vec<ToolRuleData>,
     /// Flags between a command and its subcommand.
-    pub(crate) tool: Vec<GlobalFlagsData>,
+    pub(crate) global_flags: Vec<GlobalFlagsData>,
     /// Commands that run other commands.
     pub(crate) wrapper: Vec<WrapperData>,
     /// Commands whose arguments or input are special; only built-in files use it.
@@ -82,6 +84,36 @@ pub(crate) struct RawRuleData {
     /// Commands that the rule must not match.
     #[serde(default)]
     pub(crate) not: Vec<String>,
+}
+
+/// A pattern for calls of tools other than the shell.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ToolRuleData {
+    /// The rule's stable id.
+    pub(crate) id: Spanned<String>,
+    /// The tools, separated by blanks; `*` at the end of a name is any ending.
+    pub(crate) name: String,
+    /// Patterns for the paths that the arguments name, from the workspace; empty for any call.
+    #[serde(default)]
+    pub(crate) path: Vec<String>,
+    /// The category of a match.
+    pub(crate) category: Category,
+    /// The risk of a match; the default of the category if `None`.
+    pub(crate) risk: Option<Risk>,
+    /// Why, in a sentence for those who vote.
+    pub(crate) reason: String,
+    /// Required in a user's file for category read: confirms that this lowers a write to a read.
+    #[serde(default)]
+    pub(crate) allow_read: bool,
+    /// Calls that the rule must match: the name of the tool, a blank, and the arguments as JSON.
+    #[serde(default)]
+    pub(crate) matches: Vec<String>,
+    /// Calls that the rule must not match.
+    #[serde(default)]
+    pub(crate) not: Vec<String>,
+    /// The quorum of gates that the rule opens; the session's own if `None`.
+    pub(crate) quorum: Option<QuorumRule>,
 }
 
 /// A command that only reads, and the arguments it may have.

@@ -8,6 +8,7 @@ use regex::bytes::{RegexSet, RegexSetBuilder};
 
 use crate::read_rules::ReadRule;
 use crate::rule_file::{CommandRuleData, GlobalFlagsData, RawRuleData, WrapperData};
+use crate::tool_rules::ToolRule;
 use crate::verdict::{CommandVerdict, default_risk};
 
 /// The most memory that one compiled set of patterns may use.
@@ -57,6 +58,8 @@ pub(crate) struct RuleTable {
     pub(crate) raw_rules: Vec<RawRule>,
     /// Commands that only read, each with its origin.
     pub(crate) read_rules: Vec<(ReadRule, RuleOrigin)>,
+    /// Tools other than the shell.
+    pub(crate) tool_rules: Vec<ToolRule>,
     /// Flags between a command and its subcommand, by command.
     pub(crate) global_flags: BTreeMap<String, GlobalFlagsData>,
     /// Commands that run other commands, by name.

@@ -343,7 +343,7 @@ fn secret_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Whether a glob could match a name; a bracket counts as any one character.
-fn glob_matches(pattern: &[char], name: &str) -> bool {
+pub(crate) fn glob_matches(pattern: &[char], name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     // How much of the name the pattern so far may have matched: a list, because going back and
     // trying again takes exponential time.

@@ -169,7 +169,7 @@ impl Action {
 
     /// The call of a tool other than the shell. Those of the file tools may bind files; other
     /// agents' tools of the same name send anything there, which is then no binding.
-    fn from_tool_call(tool_name: &str, arguments: &JsonObject) -> Self {
+    pub fn from_tool_call(tool_name: &str, arguments: &JsonObject) -> Self {
         let files = match FileTool::is_name(tool_name) {
             true => optional_field(arguments, "files", FILES_FORM),
             false => Ok(None),

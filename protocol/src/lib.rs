@@ -28,6 +28,7 @@ mod quorum;
 mod refusal;
 mod role;
 mod time;
+mod tool_call;
 mod unique_fields;
 
 pub use action::{Action, ActionError, BoundFile, Command, RunMode};
@@ -53,6 +54,7 @@ pub use quorum::{Approvers, QuorumRule, Tally, dependent_approvals, tally};
 pub use refusal::{ErrorCode, Refusal};
 pub use role::{Capability, ParticipantKind, Role, Transport, capabilities_of};
 pub use time::{Timestamp, TimestampError};
+pub use tool_call::{ToolCallError, path_arguments};
 pub use unique_fields::UniqueFields;
 pub use wire::{ExtraFields, JsonObject};
 

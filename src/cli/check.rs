@@ -13,7 +13,7 @@ use super::one_line;
 
 #[derive(Args)]
 pub(crate) struct CheckArguments {
-    /// The command line, quoted; with --argv, the program
+    /// The command line, quoted; with --argv, the program; with --tool, the arguments as JSON
     #[arg(required_unless_present = "stdin", conflicts_with = "stdin")]
     command: Option<String>,
     /// With --argv: the arguments of the program
@@ -22,6 +22,9 @@ pub(crate) struct CheckArguments {
     /// Classify a program with its arguments, which run without a shell
     #[arg(long)]
     argv: bool,
+    /// Classify a call of this tool
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["argv", "stdin", "cwd"])]
+    tool: Option<String>,
     /// Classify many commands: read one JSON string per line, and print one category per line
     #[arg(long, conflicts_with_all = ["json", "argv"])]
     stdin: bool,
@@ -51,7 +54,9 @@ pub(crate) fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
         return check_stdin(&policy, &workspace, arguments.cwd.as_deref());
     }
     let command = arguments.command.context("give a command to check")?;
-    let command = if arguments.argv {
+    let command = if let Some(name) = &arguments.tool {
+        Command::tool_call(name, &command)?
+    } else if arguments.argv {
         Command::Argv {
             command,
             args: arguments.words,
@@ -84,9 +89,14 @@ fn assess(
     command: Command,
     cwd: Option<&str>,
 ) -> Assessment {
-    let action = Action {
-        cwd: cwd.map(str::to_owned),
-        ..Action::new(command)
+    let action = match command {
+        Command::Tool { name, arguments } => Action::from_tool_call(&name, &arguments),
+        command @ (Command::Shell { .. } | Command::Argv { .. } | Command::LoginShell { .. }) => {
+            Action {
+                cwd: cwd.map(str::to_owned),
+                ..Action::new(command)
+            }
+        }
     };
     policy.assess(&action, workspace)
 }

@@ -104,6 +104,7 @@ fn rule_json(rule: &RuleInfo<'_>) -> serde_json::Value {
         RuleKind::Command => "command",
         RuleKind::Raw => "raw",
         RuleKind::Read => "read",
+        RuleKind::Tool => "tool",
     };
     let origin = match rule.origin {
         RuleOrigin::BuiltIn => "built-in",

@@ -14,6 +14,7 @@ mod background;
 mod binary_output;
 mod commit_decisions;
 mod executor_alone;
+mod file_tools;
 mod fixture;
 mod git;
 mod interactive;

@@ -22,7 +22,17 @@ async fn a_prompt_is_answered_in_streams_that_everyone_sees() {
     let names: Vec<_> = tools
         .map(|tool| tool["function"]["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["shell", "recall", "jobs"]);
+    assert_eq!(
+        names,
+        [
+            "shell",
+            "file_read",
+            "file_write",
+            "file_edit",
+            "recall",
+            "jobs"
+        ]
+    );
     let request = request
         .stream_thinking("I should look.")
         .await

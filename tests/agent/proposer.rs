@@ -318,6 +318,45 @@ async fn other_tools_are_proposed_and_reported_alike() {
 }
 
 #[tokio::test]
+async fn a_tool_runs_without_a_vote_only_by_a_rule_of_the_owner() {
+    let rules = r#"
+        [[tool]]
+        id = "team.issues"
+        name = "mcp__github__get_*"
+        category = "read"
+        allow_read = true
+        reason = "shows our issues"
+        matches = ['mcp__github__get_issue {"number": 1}']
+    "#;
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, rules.as_bytes()).unwrap();
+    let flags = ["--policy", file.path().to_str().unwrap()];
+    let server = TestServer::start(&flags).await;
+    let (server, mut ann) = create_session_on(server, json!({})).await;
+    let proposer = connect(&server, &invite_bot(&server)).await;
+    let propose = async |name: &str| {
+        let category = ToolCategory::ExternalApi;
+        let proposing = proposer.propose_tool(name, category, JsonObject::new(), "");
+        proposing.await.unwrap()
+    };
+    let mut read = propose("mcp__github__get_issue").await;
+    let granted = next_decision(&mut read).await;
+    assert!(
+        matches!(&granted, ProposalEvent::Granted { approved_by, .. } if approved_by.is_empty()),
+        "{granted:?}"
+    );
+    let mut unknown = propose("mcp__github__create_issue").await;
+    let (gate, _) = next_gate(&mut ann).await;
+    assert_eq!(proposal_of(&ann, &gate), unknown.id.as_str());
+    approve(&mut ann, &gate).await;
+    let granted = next_decision(&mut unknown).await;
+    assert!(
+        matches!(&granted, ProposalEvent::Granted { approved_by, .. } if approved_by.len() == 1),
+        "{granted:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_restart_of_the_server_changes_nothing_for_a_proposer() {
     let data = tempfile::tempdir().unwrap();
     let server = TestServer::start_in(data.path(), &[]).await;

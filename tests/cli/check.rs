@@ -53,6 +53,38 @@ fn an_assessment_as_json_lists_its_parts() {
 }
 
 #[test]
+fn a_call_of_a_tool_is_assessed_by_its_arguments() {
+    for (tool, arguments, code) in [
+        ("file_read", r#"{"path": "README.md"}"#, 0),
+        ("file_read", r#"{"path": ".env"}"#, 10),
+        (
+            "file_write",
+            r#"{"path": "a", "content": "", "files": [{"path": "a"}]}"#,
+            10,
+        ),
+        ("file_write", r#"{"path": "/tmp/a", "content": ""}"#, 20),
+        (
+            "file_write",
+            r#"{"path": "/etc/passwd", "content": ""}"#,
+            30,
+        ),
+        ("deploy", "{}", 10),
+    ] {
+        let (exit, output, _) = run_check(&["--tool", tool, arguments]);
+        assert_eq!(exit, Some(code), "{tool} {arguments}: {output}");
+    }
+    let (exit, _, error) = run_check(&["--tool", "deploy", "[1]"]);
+    assert_eq!(exit, Some(1));
+    assert!(
+        error.contains("the arguments of `deploy` must be a JSON object"),
+        "{error}"
+    );
+    let (exit, _, error) = run_check(&["--tool", "shell", "ls"]);
+    assert_eq!(exit, Some(1));
+    assert!(error.contains("give the command line"), "{error}");
+}
+
+#[test]
 fn argv_is_assessed_without_a_shell() {
     assert_eq!(run_check(&["--argv", "ls", "a b; rm -rf /"]).0, Some(0));
     assert_eq!(run_check(&["--argv", "rm", "-rf", "x"]).0, Some(20));

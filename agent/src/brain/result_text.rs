@@ -18,11 +18,23 @@ const MAX_SENTENCE_BYTES: usize = 2 * 1024;
 /// The context size that the default limits are for, in tokens.
 const REFERENCE_CONTEXT_TOKENS: u64 = 200_000;
 
-/// How many of the last lines of each stream the text shows.
+/// How many times as many lines of a file are shown as of a command's output.
+const FILE_LINES_FACTOR: usize = 25;
+
+/// How many lines of each stream the text shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultTextLimits {
     pub stderr_lines: usize,
     pub stdout_lines: usize,
+    /// Which lines of standard output.
+    pub stdout_part: ShownPart,
+}
+
+/// Which part of a long stream is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShownPart {
+    Beginning,
+    End,
 }
 
 impl Default for ResultTextLimits {
@@ -30,6 +42,7 @@ impl Default for ResultTextLimits {
         Self {
             stderr_lines: 50,
             stdout_lines: 20,
+            stdout_part: ShownPart::End,
         }
     }
 }
@@ -46,6 +59,16 @@ impl ResultTextLimits {
         Self {
             stderr_lines: scaled(default.stderr_lines, 10),
             stdout_lines: scaled(default.stdout_lines, 5),
+            ..default
+        }
+    }
+
+    /// The limits for the lines of a file, which are read from their beginning.
+    pub fn for_file(self) -> Self {
+        Self {
+            stdout_lines: self.stdout_lines.saturating_mul(FILE_LINES_FACTOR),
+            stdout_part: ShownPart::Beginning,
+            ..self
         }
     }
 }
@@ -75,10 +98,13 @@ pub fn result_text(result: &ToolResult, limits: ResultTextLimits) -> String {
         &stream_excerpt(result, OutputStream::Stderr),
         limits.stderr_lines,
     );
-    let stdout = last_lines(
-        &stream_excerpt(result, OutputStream::Stdout),
-        limits.stdout_lines,
-    );
+    let stdout = match limits.stdout_part {
+        ShownPart::End => last_lines(
+            &stream_excerpt(result, OutputStream::Stdout),
+            limits.stdout_lines,
+        ),
+        ShownPart::Beginning => first_lines(result, limits.stdout_lines),
+    };
     let half = MAX_STREAMS_BYTES / 2;
     let for_stderr = MAX_STREAMS_BYTES - stdout.text.len().min(half);
     let for_stdout = MAX_STREAMS_BYTES - stderr.text.len().min(half);
@@ -203,6 +229,44 @@ fn last_lines(excerpt: &StreamExcerpt<'_>, max_lines: usize) -> ShownLines {
     }
 }
 
+/// The first lines of standard output, with a note on how many come after them.
+fn first_lines(result: &ToolResult, max_lines: usize) -> ShownLines {
+    let excerpt = stream_excerpt(result, OutputStream::Stdout);
+    let whole = result.command().map_or("", |body| &body.stdout);
+    let beginning = match excerpt.complete {
+        true => whole,
+        false => before_omission(whole),
+    };
+    let lines: Vec<_> = beginning.lines().take(max_lines).collect();
+    let skipped = excerpt.total_lines.saturating_sub(lines.len() as u64);
+    let mut text = lines.join("\n");
+    let mut truncated = skipped > 0 || !excerpt.complete;
+    if lines.iter().any(|line| line.len() > MAX_LINE_BYTES) {
+        text = truncate_middle(&text, MAX_LINE_BYTES);
+        truncated = true;
+    }
+    let note = match skipped {
+        0 => String::new(),
+        skipped => format!(
+            " (first {} of {}, {skipped} not shown)",
+            lines.len(),
+            excerpt.total_lines
+        ),
+    };
+    ShownLines {
+        note,
+        text,
+        truncated,
+    }
+}
+
+/// The text before the note on omitted bytes.
+fn before_omission(text: &str) -> &str {
+    let end = text.len() - after_omission(text).len();
+    let head = text.get(..end).unwrap_or(text);
+    head.rfind("\n[… ").map_or(head, |at| &head[..at])
+}
+
 /// Shortens a text that is too long to its two ends.
 pub(crate) fn truncate_middle(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
@@ -251,6 +315,31 @@ pub(crate) mod tests {
         (1..=count)
             .map(|number| format!("line {number}\n"))
             .collect()
+    }
+
+    #[test]
+    fn a_file_is_shown_from_its_beginning() {
+        let limits = ResultTextLimits::default().for_file();
+        let short = result_text(&finished_result(Some(0), &numbered_lines(499), ""), limits);
+        assert!(short.contains("\nline 1\n") && short.ends_with("\nline 499"));
+        let long = result_text(&finished_result(Some(0), &numbered_lines(600), ""), limits);
+        assert!(long.contains("stdout (first 500 of 600, 100 not shown):\nline 1\n"));
+        assert!(long.contains("\nline 500\n\nThis is not all of it"));
+        // The result holds only the two ends of what is longer.
+        let ends = format!(
+            "{}\n[… 7 bytes omitted …]\n{}",
+            numbered_lines(3),
+            "line 9\n"
+        );
+        let mut result = finished_result(Some(0), &ends, "");
+        let facts = json!({ "stdout": { "bytes": 1000, "lines": 90 } });
+        result.extra.insert("streams".to_owned(), facts);
+        let text = result_text(&result, limits);
+        assert!(
+            text.contains("(first 3 of 90, 87 not shown):\nline 1\nline 2\nline 3\n\n"),
+            "{text}"
+        );
+        assert!(!text.contains("line 9"), "{text}");
     }
 
     #[test]
@@ -359,6 +448,7 @@ pub(crate) mod tests {
         let limits = |stderr, stdout| ResultTextLimits {
             stderr_lines: stderr,
             stdout_lines: stdout,
+            ..ResultTextLimits::default()
         };
         assert_eq!(
             ResultTextLimits::for_context(200_000),

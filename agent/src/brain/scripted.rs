@@ -149,14 +149,15 @@ impl ScriptedBrain {
                         return Err(BrainError::new(BrainErrorKind::ScriptFailed, problem));
                     }
                 }
-                ScriptAction::Shell {
+                ScriptAction::Call {
+                    name,
                     arguments,
                     together,
                 } => {
                     self.call_count += 1;
                     events.push(BrainEvent::ToolCall(ToolCall {
                         id: format!("step{}", self.call_count),
-                        name: "shell".to_owned(),
+                        name: (*name).to_owned(),
                         arguments: arguments.clone(),
                     }));
                     if !together {
@@ -299,8 +300,9 @@ mod tests {
             BrainEvent::Thinking(text) => format!("think {text}"),
             BrainEvent::ToolCall(call) => match ParsedToolCall::parse(call).unwrap() {
                 ParsedToolCall::Shell(shell) => format!("shell {}", shell.command),
+                ParsedToolCall::File(file) => file.summary(),
                 ParsedToolCall::Recall(_) | ParsedToolCall::Jobs(_) => {
-                    panic!("a script has only commands")
+                    panic!("a script has only commands and file tools")
                 }
             },
             BrainEvent::Finished(finish) => format!("{finish:?}"),
@@ -349,6 +351,35 @@ mod tests {
             "say exit 0",
             "Complete",
             "say hello",
+            "Complete",
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[tokio::test]
+    async fn file_tools_are_steps_too() {
+        let script = r#"
+            [[step]]
+            file_read = { path = "a", offset = 1 }
+            together = true
+            [[step]]
+            file_write = { path = "b", content = "x" }
+            purpose = "make it"
+            [[step]]
+            file_edit = { path = "c", old_text = "x", new_text = "y", replace_all = true }
+            [[step]]
+            say = "done"
+        "#;
+        let script = ScriptedBrain::from_toml("s.toml", script).unwrap();
+        let ran = ended_result(CallStatus::Ran, Some(0), None);
+        let seen = run_script(script, 1, &[ran.clone(), ran.clone(), ran]).await;
+        let expected = [
+            "file_read a",
+            "file_write b",
+            "ToolUse",
+            "file_edit c",
+            "ToolUse",
+            "say done",
             "Complete",
         ];
         assert_eq!(seen, expected);
@@ -432,11 +463,19 @@ mod tests {
         };
         assert_eq!(
             toml("[[step]]\nsay = 'a'\n\n[[step]]\nsay = 'b'\nthink = 'c'\n"),
-            "s.toml:4: a step has exactly one of wait, say, think, shell, expect"
+            "s.toml:4: a step has exactly one of wait, say, think, shell, file_read, file_write, file_edit, expect"
         );
         assert_eq!(
             toml("[[step]]\nsay = 'a'\nmode = 'slow'\n"),
             "s.toml:1: `mode` works only with `shell`"
+        );
+        assert_eq!(
+            toml("[[step]]\nfile_read = { path = 'a' }\nmode = 'slow'\n"),
+            "s.toml:1: `mode` works only with `shell`"
+        );
+        assert_eq!(
+            toml("[[step]]\nsay = 'a'\npurpose = 'b'\n"),
+            "s.toml:1: `purpose` works only with `shell` and the file tools"
         );
         assert!(toml("[[step]]\n\nsya = 'a'\n").starts_with("s.toml:3: unknown field `sya`"));
         assert!(toml("[[step]]\nsay = 'a\n").starts_with("s.toml:2: "));
@@ -448,7 +487,7 @@ mod tests {
         assert_eq!(json("{\"say\": \"a\"}\n{\"say\": 7}\n").line, 2);
         assert_eq!(
             json("\n{}").problem,
-            "a step has exactly one of wait, say, think, shell, expect"
+            "a step has exactly one of wait, say, think, shell, file_read, file_write, file_edit, expect"
         );
     }
 
@@ -457,7 +496,7 @@ mod tests {
         let policy = pvp_policy::Policy::built_in();
         let mut verdicts = Vec::new();
         for step in ScriptedBrain::demo().steps {
-            let ScriptAction::Shell { arguments, .. } = step.action else {
+            let ScriptAction::Call { arguments, .. } = step.action else {
                 continue;
             };
             let call = ToolCall {

@@ -1,15 +1,17 @@
 //! The tools that a model may call, and the parsing of its calls.
 
 mod definitions;
+mod file_calls;
 
 use pvp_protocol::payload::{OutputRead, OutputStream};
-use pvp_protocol::{ExtraFields, JsonObject, MessageId, RunMode};
+use pvp_protocol::{ExtraFields, FileTool, JsonObject, MessageId, RunMode};
 use serde_json::{Value, json};
 
 use super::conversation::ToolCall;
 use super::recall;
 use super::result_text::truncate_middle;
-pub use definitions::{ReadApproval, ToolContext, ToolDefinition, tool_definitions};
+pub use definitions::{FileToolOffer, ReadApproval, ToolContext, ToolDefinition, tool_definitions};
+pub use file_calls::FileCall;
 
 /// The longest timeout in seconds that a model may set in normal mode.
 const MAX_TIMEOUT_SECONDS: u64 = 300;
@@ -61,6 +63,7 @@ pub enum JobsCall {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ParsedToolCall {
     Shell(ShellCall),
+    File(FileCall),
     Recall(OutputRead),
     Jobs(JobsCall),
 }
@@ -75,6 +78,9 @@ impl ParsedToolCall {
             "shell" => parse_shell(&arguments)
                 .map(ParsedToolCall::Shell)
                 .map_err(with_advice),
+            name if FileTool::is_name(name) => file_calls::parse(name, &arguments)
+                .map(ParsedToolCall::File)
+                .map_err(with_advice),
             "recall" => parse_recall(&arguments)
                 .map(ParsedToolCall::Recall)
                 .map_err(with_advice),
@@ -82,7 +88,8 @@ impl ParsedToolCall {
                 .map(ParsedToolCall::Jobs)
                 .map_err(with_advice),
             other => Err(format!(
-                "There is no tool {other:?}. The tools are shell, recall and jobs. Nothing was done."
+                "There is no tool {other:?}. The tools are shell, file_read, file_write, file_edit, \
+                 recall and jobs. Nothing was done."
             )),
         }
     }
@@ -118,10 +125,7 @@ fn parse_shell(arguments: &JsonObject) -> Result<ShellCall, String> {
     Ok(ShellCall {
         timeout: check_timeout(integer_argument(arguments, "timeout")?, mode)?,
         cwd: string_argument(arguments, "cwd")?.filter(|cwd| !cwd.is_empty()),
-        purpose: truncate_middle(
-            &string_argument(arguments, "purpose")?.unwrap_or_default(),
-            MAX_PURPOSE_BYTES,
-        ),
+        purpose: purpose_argument(arguments)?,
         command,
         mode,
     })
@@ -212,6 +216,11 @@ fn string_argument(arguments: &JsonObject, name: &str) -> Result<Option<String>,
     }
 }
 
+fn purpose_argument(arguments: &JsonObject) -> Result<String, String> {
+    let purpose = string_argument(arguments, "purpose")?.unwrap_or_default();
+    Ok(truncate_middle(&purpose, MAX_PURPOSE_BYTES))
+}
+
 fn integer_argument(arguments: &JsonObject, name: &str) -> Result<Option<u64>, String> {
     match arguments.get(name) {
         None | Some(Value::Null) => Ok(None),
@@ -275,6 +284,7 @@ mod tests {
         let tool_context = |reads| ToolContext {
             working_directory: "/srv/app".to_owned(),
             read_approval: reads,
+            file_tools: FileToolOffer::Offered,
         };
         let offer = &tool_definitions(&tool_context(ReadApproval::NotRequired))[0];
         for needed in [
@@ -368,7 +378,7 @@ mod tests {
         assert!(parse_error("jobs", json!({"action": "stop"})).starts_with("`ref` is missing"));
         assert_eq!(
             parse("python", json!({})),
-            Err("There is no tool \"python\". The tools are shell, recall and jobs. Nothing was done.".to_owned())
+            Err("There is no tool \"python\". The tools are shell, file_read, file_write, file_edit, recall and jobs. Nothing was done.".to_owned())
         );
     }
 

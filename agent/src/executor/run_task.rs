@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pvp_client::{Connection, now};
@@ -13,6 +14,7 @@ use serde_json::json;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
+use super::file_run::{self, StopSignal};
 use super::job_file::JobFile;
 use super::output_sender::{self, OutputSender};
 use super::spawn_spec::RunPlaces;
@@ -22,7 +24,7 @@ use crate::grant_check::AcceptedGrant;
 use crate::journal::Journal;
 use crate::reaper::SpawnSpec;
 use crate::run::{
-    OverflowAction, ReaperPool, RunError, RunLimits, StopReceiver, SupervisedProcess,
+    OverflowAction, OwnOutput, ReaperPool, RunError, RunLimits, StopReceiver, SupervisedProcess,
 };
 use crate::run_results::{failed_result, unknown_result};
 use crate::working_directory::WorkingDirectory;
@@ -127,6 +129,9 @@ impl RunTask {
 
     async fn execute(&self, stop_receiver: StopReceiver) -> ClientMessage {
         let failed = |why: &str| failed_result(self.proposal.clone(), why).into();
+        if let Command::Tool { .. } = self.grant.action.command {
+            return self.call_tool(stop_receiver).await.into();
+        }
         let temporary = match tempfile::Builder::new().prefix("pvp-").tempdir() {
             Ok(temporary) => temporary,
             Err(error) => {
@@ -160,6 +165,56 @@ impl RunTask {
                 .await;
         }
         result.into()
+    }
+
+    /// Makes a call of a tool that the executor has itself, and sends what it says.
+    async fn call_tool(&self, stop_receiver: StopReceiver) -> ToolResult {
+        let started_at = Instant::now();
+        let output = match self.file_tool_output(started_at, stop_receiver).await {
+            Ok(output) => output,
+            Err(why) => return failed_result(self.proposal.clone(), &why),
+        };
+        let limits = self.grant.limits;
+        let (chunk_sender, chunks) = mpsc::channel(4);
+        let output_sender =
+            OutputSender::new(&self.connection, &self.proposal, limits.output_bytes, None);
+        let duration = started_at.elapsed();
+        let streaming =
+            output.stream_to_end(limits.output_bytes, &self.masked, duration, chunk_sender);
+        let (finished, sent) = tokio::join!(streaming, output_sender.send_all(chunks));
+        output_sender::tool_result(&self.proposal, &finished, limits, sent)
+    }
+
+    /// Calls a file tool in a thread of its own, which ends early if somebody asks for it.
+    async fn file_tool_output(
+        &self,
+        started_at: Instant,
+        mut stop_receiver: StopReceiver,
+    ) -> Result<OwnOutput, String> {
+        if let Some((_, why)) = stop_receiver.current() {
+            return Err(format!("it was stopped before it began: {why}"));
+        }
+        let (grant, settings) = (self.grant.clone(), self.settings.clone());
+        let accepted = self.accepted;
+        let timeout = self.run_limits().timeout;
+        let requested = Arc::new(AtomicBool::new(false));
+        let is_requested = requested.clone();
+        let mut calling = tokio::task::spawn_blocking(move || {
+            let stop_signal = StopSignal {
+                requested: &is_requested,
+                deadline: timeout.and_then(|timeout| started_at.checked_add(timeout)),
+            };
+            file_run::run(&grant, accepted, &settings, stop_signal)
+        });
+        let called = tokio::select! {
+            called = &mut calling => called,
+            why = stop_receiver.requested() => {
+                requested.store(true, Ordering::Relaxed);
+                tracing::debug!(why, "asked a file tool to stop");
+                calling.await
+            }
+        };
+        called.unwrap_or_else(|_| Err("the executor failed while it called the tool".to_owned()))
     }
 
     /// Opens the working directory, checks the files that the command binds, and builds the spec.

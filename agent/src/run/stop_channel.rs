@@ -5,7 +5,7 @@ use tokio::sync::watch;
 use crate::reaper::ReaperCommand;
 
 /// How to stop a run, and why.
-pub(super) type StopRequest = (ReaperCommand, String);
+pub(crate) type StopRequest = (ReaperCommand, String);
 
 /// A pair of handles: one to request a stop, one for the run to receive it. A stop requested before
 /// the start prevents it.
@@ -40,7 +40,7 @@ pub struct StopReceiver(watch::Receiver<Option<StopRequest>>);
 
 impl StopReceiver {
     /// The latest request, if there is one.
-    pub(super) fn current(&self) -> Option<StopRequest> {
+    pub(crate) fn current(&self) -> Option<StopRequest> {
         self.0.borrow().clone()
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use pvp_protocol::payload::OutputRead;
-use pvp_protocol::{Assessment, RunMode};
+use pvp_protocol::{Assessment, FileTool, RunMode};
 use tokio::sync::Notify;
 
 use super::prompt_queue::Halt;
@@ -12,7 +12,7 @@ use super::{AgentEvent, AgentEventCallback, INTERRUPTED_RESULT};
 use crate::agent::Agent;
 use crate::brain::proposal_result::{AppliedEdit, CallResult};
 use crate::brain::result_text::truncate_middle;
-use crate::brain::tools::{JobsCall, ShellCall, render_jobs};
+use crate::brain::tools::{FileCall, JobsCall, ShellCall, render_jobs};
 use crate::brain::{ParsedToolCall, ProposalResult, ResultTextLimits, ToolCall, recall};
 use crate::proposer::{ProposalEvent, ProposalHandle, ProposeError};
 use crate::run_results::unknown_result;
@@ -113,7 +113,8 @@ impl<'a> ToolCallBatch<'a> {
             )));
         }
         match ParsedToolCall::parse(call) {
-            Ok(ParsedToolCall::Shell(shell)) => self.propose(shell).await,
+            Ok(ParsedToolCall::Shell(shell)) => self.propose(ProposableCall::Shell(shell)).await,
+            Ok(ParsedToolCall::File(file)) => self.propose(ProposableCall::File(file)).await,
             Ok(ParsedToolCall::Recall(read)) => StartedCall::Recall(read),
             Ok(ParsedToolCall::Jobs(jobs)) => StartedCall::Jobs(jobs),
             Err(why) => StartedCall::Finished(CallResult::failed(&why)),
@@ -125,15 +126,15 @@ impl<'a> ToolCallBatch<'a> {
             StartedCall::Finished(result) => result,
             StartedCall::Recall(read) => self.read_output(read).await,
             StartedCall::Jobs(jobs) => self.list_or_stop_jobs(jobs).await,
-            StartedCall::Proposed(shell, proposal) => {
+            StartedCall::Proposed(call, proposal) => {
                 let mut progress = ProposalProgress::default();
                 let proposal_result = self
-                    .track_proposal(proposal, shell.mode, &mut progress)
+                    .track_proposal(proposal, call.mode(), &mut progress)
                     .await;
                 if progress.is_waiting {
                     self.waiting_proposals.fetch_sub(1, Ordering::Relaxed);
                 }
-                self.finish_command(&shell, &proposal_result, progress.assessment.as_deref())
+                self.finish_command(&call, &proposal_result, progress.assessment.as_deref())
             }
         }
     }
@@ -162,28 +163,38 @@ impl<'a> ToolCallBatch<'a> {
         }
     }
 
-    async fn propose(&self, shell: ShellCall) -> StartedCall {
+    async fn propose(&self, call: ProposableCall) -> StartedCall {
         (self.on_event)(AgentEvent::Proposed {
-            command: shell.command.clone(),
-            purpose: shell.purpose.clone(),
+            command: call.summary(),
+            purpose: call.purpose().to_owned(),
         });
-        let proposed = self
-            .agent
-            .propose_even_if_blocked(shell.propose_arguments(), &shell.purpose)
-            .await;
+        let agent = self.agent;
+        let proposed = match &call {
+            ProposableCall::Shell(shell) => {
+                let arguments = shell.propose_arguments();
+                agent
+                    .propose_even_if_blocked(arguments, &shell.purpose)
+                    .await
+            }
+            ProposableCall::File(file) => {
+                agent
+                    .propose_file_tool(&file.file_tool, &file.purpose)
+                    .await
+            }
+        };
         let proposal_result = match proposed {
             Ok(proposal) => {
                 if self.is_stopped() {
                     self.withdraw(&proposal).await;
                 }
-                return StartedCall::Proposed(shell, proposal);
+                return StartedCall::Proposed(call, proposal);
             }
             Err(ProposeError::Blocked { rule, reason }) => ProposalResult::Blocked { rule, reason },
             Err(error) => ProposalResult::Refused {
                 why: error.to_string(),
             },
         };
-        StartedCall::Finished(self.finish_command(&shell, &proposal_result, None))
+        StartedCall::Finished(self.finish_command(&call, &proposal_result, None))
     }
 
     /// Withdraws a proposal that was sent after a stop; the session has withdrawn only those before
@@ -197,13 +208,17 @@ impl<'a> ToolCallBatch<'a> {
 
     fn finish_command(
         &self,
-        shell: &ShellCall,
+        call: &ProposableCall,
         proposal_result: &ProposalResult,
         assessment: Option<&Assessment>,
     ) -> CallResult {
-        let result = proposal_result.to_call_result(assessment, self.text_limits);
+        let text_limits = match call.is_file_read() {
+            true => self.text_limits.for_file(),
+            false => self.text_limits,
+        };
+        let result = proposal_result.to_call_result(assessment, text_limits);
         (self.on_event)(AgentEvent::CommandEnded {
-            command: shell.command.clone(),
+            command: call.summary(),
             how: truncate_middle(result.text.lines().next().unwrap_or_default(), 1000),
         });
         result
@@ -275,9 +290,46 @@ impl<'a> ToolCallBatch<'a> {
 /// A call that was started.
 enum StartedCall {
     Finished(CallResult),
-    Proposed(ShellCall, ProposalHandle),
+    Proposed(ProposableCall, ProposalHandle),
     Recall(OutputRead),
     Jobs(JobsCall),
+}
+
+/// A call that people may decide on.
+enum ProposableCall {
+    Shell(ShellCall),
+    File(FileCall),
+}
+
+impl ProposableCall {
+    /// One line that describes it to people.
+    fn summary(&self) -> String {
+        match self {
+            Self::Shell(shell) => shell.command.clone(),
+            Self::File(file) => file.summary(),
+        }
+    }
+
+    fn purpose(&self) -> &str {
+        match self {
+            Self::Shell(shell) => &shell.purpose,
+            Self::File(file) => &file.purpose,
+        }
+    }
+
+    fn mode(&self) -> RunMode {
+        match self {
+            Self::Shell(shell) => shell.mode,
+            Self::File(_) => RunMode::Normal,
+        }
+    }
+
+    fn is_file_read(&self) -> bool {
+        match self {
+            Self::Shell(_) => false,
+            Self::File(file) => matches!(file.file_tool, FileTool::Read { .. }),
+        }
+    }
 }
 
 /// What is known about a proposal so far.

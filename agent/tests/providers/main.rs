@@ -52,6 +52,7 @@ fn start_answer(dialect: Dialect, base: &str) -> AnswerStream {
     let offers = tools::tool_definitions(&ToolContext {
         working_directory: "/srv".to_owned(),
         read_approval: tools::ReadApproval::NotRequired,
+        file_tools: tools::FileToolOffer::Offered,
     });
     Brain::Provider(provider.unwrap()).start_answer(&mut conversation, &offers, None)
 }
@@ -186,7 +187,17 @@ async fn requests_are_what_providers_document() {
             Dialect::OpenAi => tool["function"]["name"].clone(),
         };
         let names: Vec<_> = tools.iter().map(name).collect();
-        assert_eq!(names, ["shell", "recall", "jobs"]);
+        assert_eq!(
+            names,
+            [
+                "shell",
+                "file_read",
+                "file_write",
+                "file_edit",
+                "recall",
+                "jobs"
+            ]
+        );
     }
 }
 

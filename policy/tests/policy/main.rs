@@ -10,5 +10,6 @@ mod sensitive_reads;
 #[path = "../../../tests/support/skip.rs"]
 mod skip;
 mod support;
+mod tools;
 mod user_file;
 mod yardstick;

@@ -236,7 +236,10 @@ impl DecisionBuilder<'_> {
             .members
             .get(executor)
             .and_then(|member| member.announce.executor.as_ref());
-        self.session.config.trust_reads
+        // Another program's tool is a read only by a rule of the owner, and nothing of ours confines
+        // it. Every other read needs a sandbox.
+        profile == SandboxProfile::None
+            || self.session.config.trust_reads
             || self.decision_context.settings.open_mode
             || executor_info.is_some_and(|executor_info| executor_info.profiles.contains(&profile))
     }

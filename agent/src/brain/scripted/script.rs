@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use pvp_protocol::suggestion::suggest_in;
-use pvp_protocol::{Category, RunMode};
+use pvp_protocol::{Category, FILE_EDIT, FILE_READ, FILE_WRITE, JsonObject, RunMode};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use toml::Spanned;
 
 use super::super::proposal_result::CallStatus;
@@ -32,7 +32,13 @@ pub(super) enum ScriptAction {
     WaitForPrompt,
     Say(String),
     Think(String),
-    Shell { arguments: String, together: bool },
+    /// Calls a tool.
+    Call {
+        name: &'static str,
+        /// As JSON.
+        arguments: String,
+        together: bool,
+    },
     Expect(ScriptExpectation),
 }
 
@@ -62,6 +68,12 @@ struct RawStep {
     think: Option<String>,
     /// A command line to propose.
     shell: Option<String>,
+    /// A file to read.
+    file_read: Option<JsonObject>,
+    /// A file to write.
+    file_write: Option<JsonObject>,
+    /// A file to edit.
+    file_edit: Option<JsonObject>,
     /// What the result of the last command must be.
     expect: Option<ScriptExpectation>,
     /// Run the step only if the last command ended like this.
@@ -138,36 +150,74 @@ fn parse_step(name: &str, line: usize, raw: RawStep) -> Result<ScriptStep, Scrip
 }
 
 fn parse_action(raw: RawStep) -> Result<ScriptAction, String> {
-    let alone = || {
-        let extra = [
-            ("mode", raw.mode.is_some()),
-            ("cwd", raw.cwd.is_some()),
-            ("timeout", raw.timeout.is_some()),
-            ("purpose", raw.purpose.is_some()),
-            ("together", raw.together),
-        ];
-        match extra.iter().find(|(_, there)| *there) {
-            Some((name, _)) => Err(format!("`{name}` works only with `shell`")),
-            None => Ok(()),
-        }
+    let only_with = |fields: &[(&str, bool)], step: &str| match fields.iter().find(|it| it.1) {
+        Some((name, _)) => Err(format!("`{name}` works only with {step}")),
+        None => Ok(()),
     };
-    match (&raw.wait, &raw.say, &raw.think, &raw.shell, &raw.expect) {
-        (Some(WaitFor::Prompt), None, None, None, None) => {
-            alone().map(|()| ScriptAction::WaitForPrompt)
+    let of_commands = [
+        ("mode", raw.mode.is_some()),
+        ("cwd", raw.cwd.is_some()),
+        ("timeout", raw.timeout.is_some()),
+    ];
+    let of_calls = [
+        ("purpose", raw.purpose.is_some()),
+        ("together", raw.together),
+    ];
+    let mut actions = raw.actions();
+    let (Some(action), None) = (actions.next(), actions.next()) else {
+        return Err(STEP_FORM.to_owned());
+    };
+    match &action {
+        ScriptAction::Call { name: "shell", .. } => {}
+        ScriptAction::Call { .. } => only_with(&of_commands, "`shell`")?,
+        ScriptAction::WaitForPrompt
+        | ScriptAction::Say(_)
+        | ScriptAction::Think(_)
+        | ScriptAction::Expect(_) => {
+            only_with(&of_commands, "`shell`")?;
+            only_with(&of_calls, "`shell` and the file tools")?;
         }
-        (None, Some(text), None, None, None) => alone().map(|()| ScriptAction::Say(text.clone())),
-        (None, None, Some(text), None, None) => alone().map(|()| ScriptAction::Think(text.clone())),
-        (None, None, None, None, Some(expect)) => {
-            alone().map(|()| ScriptAction::Expect(expect.clone()))
+    }
+    Ok(action)
+}
+
+/// What a step must be.
+const STEP_FORM: &str = "a step has exactly one of wait, say, think, shell, file_read, file_write, \
+                         file_edit, expect";
+
+impl RawStep {
+    /// Everything that the step says to do; exactly one thing if it is valid.
+    fn actions(&self) -> impl Iterator<Item = ScriptAction> {
+        let wait = self.wait.map(|WaitFor::Prompt| ScriptAction::WaitForPrompt);
+        let say = self.say.clone().map(ScriptAction::Say);
+        let think = self.think.clone().map(ScriptAction::Think);
+        let expect = self.expect.clone().map(ScriptAction::Expect);
+        let shell = self.shell.as_ref().map(|command| {
+            let arguments = json!({
+                "command": command, "mode": self.mode, "cwd": self.cwd,
+                "timeout": self.timeout, "purpose": self.purpose,
+            });
+            self.call("shell", arguments)
+        });
+        let files = [
+            (FILE_READ, &self.file_read),
+            (FILE_WRITE, &self.file_write),
+            (FILE_EDIT, &self.file_edit),
+        ];
+        let files = files.map(|(name, arguments)| {
+            let mut arguments = arguments.clone()?;
+            arguments.insert("purpose".to_owned(), json!(self.purpose));
+            Some(self.call(name, arguments.into()))
+        });
+        let all = [wait, say, think, shell, expect].into_iter();
+        all.chain(files).flatten()
+    }
+
+    fn call(&self, name: &'static str, arguments: Value) -> ScriptAction {
+        ScriptAction::Call {
+            name,
+            arguments: arguments.to_string(),
+            together: self.together,
         }
-        (None, None, None, Some(command), None) => Ok(ScriptAction::Shell {
-            arguments: json!({
-                "command": command, "mode": raw.mode, "cwd": raw.cwd,
-                "timeout": raw.timeout, "purpose": raw.purpose,
-            })
-            .to_string(),
-            together: raw.together,
-        }),
-        _ => Err("a step has exactly one of wait, say, think, shell, expect".to_owned()),
     }
 }

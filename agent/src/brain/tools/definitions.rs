@@ -1,5 +1,6 @@
 //! The descriptions of the tools that a model is given.
 
+use pvp_protocol::{FILE_EDIT, FILE_READ, FILE_WRITE};
 use serde_json::{Value, json};
 
 use super::MAX_SLOW_TIMEOUT_SECONDS;
@@ -26,11 +27,26 @@ pub enum ReadApproval {
 pub struct ToolContext {
     pub working_directory: String,
     pub read_approval: ReadApproval,
+    pub file_tools: FileToolOffer,
+}
+
+/// Whether the executor has file tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileToolOffer {
+    Offered,
+    /// Approved commands run behind a runner, which may see other files.
+    NotOffered,
 }
 
 /// All tools.
 pub fn tool_definitions(tool_context: &ToolContext) -> Vec<ToolDefinition> {
-    vec![shell_tool(tool_context), recall_tool(), jobs_tool()]
+    let mut tools = vec![shell_tool(tool_context)];
+    match tool_context.file_tools {
+        FileToolOffer::Offered => tools.extend(file_tools(tool_context)),
+        FileToolOffer::NotOffered => {}
+    }
+    tools.extend([recall_tool(), jobs_tool()]);
+    tools
 }
 
 fn shell_tool(tool_context: &ToolContext) -> ToolDefinition {
@@ -54,6 +70,7 @@ fn shell_tool(tool_context: &ToolContext) -> ToolDefinition {
              them. People may edit a command before they approve it; the result says what ran.\n\
              - Calls of one answer run at the same time: what builds on another call belongs into a \
              later answer, or into the same line.\n\
+             - To read, write or edit files, prefer the file tools, if you have them.\n\
              - A long line is harder to approve: propose small steps, do not mix reading and \
              writing in one line, and say in `purpose` what it is for.\n\
              - mode normal has a limit of 30 to 120 seconds; use slow for builds, installs and \
@@ -96,6 +113,108 @@ fn shell_tool(tool_context: &ToolContext) -> ToolDefinition {
                 },
             },
             "required": ["command", "purpose"],
+            "additionalProperties": false,
+        }),
+    }
+}
+
+fn file_tools(tool_context: &ToolContext) -> [ToolDefinition; 3] {
+    [
+        file_read_tool(tool_context),
+        file_write_tool(),
+        file_edit_tool(),
+    ]
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
+fn purpose() -> Value {
+    text("One sentence for the people who decide: what this is for.")
+}
+
+fn file_path() -> Value {
+    text("The file, from the current directory; no absolute path and no `..`.")
+}
+
+fn file_read_tool(tool_context: &ToolContext) -> ToolDefinition {
+    let asked = match tool_context.read_approval {
+        ReadApproval::NotRequired => {
+            "Runs at once, except for files that usually hold secrets, which people are asked for."
+        }
+        ReadApproval::Required => "It is shown to people first.",
+    };
+    ToolDefinition {
+        name: FILE_READ,
+        description: format!(
+            "Reads lines of a text file below the current directory. Prefer it to cat, head and \
+             sed. {asked} You see the first lines of a long file: give `offset` and `limit` for \
+             others. For files elsewhere, use shell."
+        ),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "path": file_path(),
+                "offset": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "description": "First line, counted from 0.",
+                },
+                "limit": {"type": "integer", "minimum": 1, "description": "The most lines."},
+                "purpose": purpose(),
+            },
+            "required": ["path"],
+            "additionalProperties": false,
+        }),
+    }
+}
+
+fn file_write_tool() -> ToolDefinition {
+    ToolDefinition {
+        name: FILE_WRITE,
+        description: "Proposes to create a file, or to replace all of its content, below the \
+             current directory; directories are created. Prefer it to shell redirections and \
+             here-documents: people see exactly what changes. Waits until people approve it. It \
+             fails if the file changed after you proposed it. To change a part of a file, use \
+             file_edit."
+            .to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "path": file_path(),
+                "content": text("The whole new content."),
+                "purpose": purpose(),
+            },
+            "required": ["path", "content", "purpose"],
+            "additionalProperties": false,
+        }),
+    }
+}
+
+fn file_edit_tool() -> ToolDefinition {
+    ToolDefinition {
+        name: FILE_EDIT,
+        description: "Proposes to replace text in a file below the current directory. Prefer it \
+             to sed and to writing the whole file again: people see exactly what changes. Read the \
+             file first: `old_text` must be there exactly once, with its blanks and line breaks; \
+             otherwise nothing is proposed. Waits until people approve it. Edits of one file \
+             belong into one call or into later answers, because each is bound to the file as it \
+             is."
+        .to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "path": file_path(),
+                "old_text": text("The text to replace; long enough to occur only once."),
+                "new_text": text("What replaces it; may be empty."),
+                "replace_all": {
+                    "type": "boolean",
+                    "description": "Replace every occurrence; false unless given.",
+                },
+                "purpose": purpose(),
+            },
+            "required": ["path", "old_text", "new_text", "purpose"],
             "additionalProperties": false,
         }),
     }

@@ -1,0 +1,302 @@
+//! Prepares a call of a file tool for people to decide on: the file as it is, and what it becomes.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pvp_policy::{Policy, Workspace};
+use pvp_protocol::payload::FileContent;
+use pvp_protocol::{Action, BoundFile, Category, FileTool, JsonObject, Risk};
+
+use crate::bound_files::ShownFiles;
+use crate::executor::{ExecutorSettings, file_tools_unavailable_with};
+use crate::text_edit::TextEdit;
+use crate::workspace_files::{FileChange, WorkspaceFiles, check_plain};
+
+/// Bytes of a proposal as JSON; a server takes messages of 1 MiB, and adds its assessment.
+const MAX_PROPOSAL_BYTES: usize = 1024 * 1024 - 64 * 1024;
+
+/// Bytes of the content that is replaced, as people are shown it; the server takes 64 KiB.
+const MAX_SHOWN_BYTES: usize = 64 * 1024;
+
+/// Prepares calls of file tools.
+pub(super) struct FileProposals {
+    pub(super) policy: Arc<Policy>,
+    pub(super) workspace: Workspace,
+    pub(super) settings: ExecutorSettings,
+}
+
+/// What is sent with a proposal.
+#[derive(Debug)]
+pub(super) struct PreparedCall {
+    pub(super) arguments: JsonObject,
+    pub(super) shown_files: ShownFiles,
+    /// The agent's own estimate.
+    pub(super) risk: Risk,
+}
+
+impl FileProposals {
+    /// Binds the file that a call changes as it is now. The error is a sentence for whoever calls.
+    pub(super) fn prepare(&self, file_tool: &FileTool) -> Result<PreparedCall, String> {
+        if let Some(why) = file_tools_unavailable_with(&self.settings.runner) {
+            return Err(why);
+        }
+        let path = self.plain_path(file_tool.path())?;
+        let file_tool = with_path(file_tool, path);
+        let mut arguments = file_tool.arguments();
+        let mut shown_files = ShownFiles::default();
+        if let Some((bound, content)) = self.bind(&file_tool)? {
+            let files = serde_json::to_value([bound]).unwrap_or_default();
+            arguments.insert("files".to_owned(), files);
+            shown_files.contents.extend(content);
+        }
+        self.check_size(&arguments, &mut shown_files)?;
+        let action = Action::from_tool_call(file_tool.name(), &arguments);
+        let assessment = self.policy.assess(&action, &self.workspace);
+        Ok(PreparedCall {
+            arguments,
+            shown_files,
+            risk: assessment.risk,
+        })
+    }
+
+    /// The path from the workspace, as it is proposed.
+    fn plain_path(&self, path: &str) -> Result<String, String> {
+        let inside = Path::new(path).strip_prefix(&self.settings.workspace);
+        let path = match inside.ok().and_then(Path::to_str) {
+            Some(relative) => relative,
+            None => path.strip_prefix("./").unwrap_or(path),
+        };
+        let advice = "file tools work only below the current directory";
+        check_plain(path).map_err(|why| format!("{why}; {advice}"))?;
+        Ok(path.to_owned())
+    }
+
+    /// The file that is changed as it is now, with the content that people are shown beside it.
+    fn bind(
+        &self,
+        file_tool: &FileTool,
+    ) -> Result<Option<(BoundFile, Option<FileContent>)>, String> {
+        let path = file_tool.path();
+        let edit = match file_tool {
+            FileTool::Read { .. } => return Ok(None),
+            FileTool::Write { .. } => None,
+            FileTool::Edit {
+                old_text,
+                new_text,
+                replace_all,
+                ..
+            } => Some(TextEdit {
+                path,
+                old_text,
+                new_text,
+                replace_all: *replace_all,
+            }),
+        };
+        let files = WorkspaceFiles::open(&self.settings.workspace)?;
+        let change = files.begin_change(path)?;
+        if let Some(edit) = edit {
+            let Some(present) = &change.present else {
+                return Err(format!(
+                    "there is no file `{path}`; create it with file_write"
+                ));
+            };
+            edit.apply(&present.content)?;
+        }
+        let content = self.shown_content(path, &change);
+        let bound = BoundFile {
+            path: path.to_owned(),
+            sha256: change.present.as_ref().map(|present| present.digest),
+            bytes: change
+                .present
+                .as_ref()
+                .map_or(0, |present| present.content.len() as u64),
+        };
+        Ok(Some((bound, content)))
+    }
+
+    /// The present content, if it is short text that could be read without a vote.
+    fn shown_content(&self, path: &str, change: &FileChange<'_>) -> Option<FileContent> {
+        let content = &change.present.as_ref()?.content;
+        let text = std::str::from_utf8(content).ok()?;
+        let read = FileTool::Read {
+            path: path.to_owned(),
+            offset: None,
+            limit: None,
+        };
+        let read = Action::from_tool_call(read.name(), &read.arguments());
+        let may_show = self.policy.assess(&read, &self.workspace).category == Category::Read;
+        let fits = text.len() <= MAX_SHOWN_BYTES && !text.contains('\0');
+        (may_show && fits).then(|| FileContent {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        })
+    }
+
+    /// Refuses what no server takes, and leaves out the old content where it does not fit too.
+    fn check_size(
+        &self,
+        arguments: &JsonObject,
+        shown_files: &mut ShownFiles,
+    ) -> Result<(), String> {
+        let size = |value: serde_json::Result<Vec<u8>>| value.map_or(usize::MAX, |it| it.len());
+        let bytes = size(serde_json::to_vec(arguments));
+        if bytes > MAX_PROPOSAL_BYTES {
+            return Err(format!(
+                "the call has {bytes} bytes as JSON, and a proposal has at most \
+                 {MAX_PROPOSAL_BYTES}: write a part of the file first, and add the rest in later \
+                 steps"
+            ));
+        }
+        let contents = size(serde_json::to_vec(&shown_files.contents));
+        if bytes.saturating_add(contents) > MAX_PROPOSAL_BYTES {
+            shown_files.contents.clear();
+        }
+        Ok(())
+    }
+}
+
+fn with_path(file_tool: &FileTool, path: String) -> FileTool {
+    let mut file_tool = file_tool.clone();
+    match &mut file_tool {
+        FileTool::Read { path: named, .. }
+        | FileTool::Write { path: named, .. }
+        | FileTool::Edit { path: named, .. } => *named = path,
+    }
+    file_tool
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvp_protocol::Digest;
+    use serde_json::{Value, json};
+
+    struct FileProposalFixture {
+        _directory: tempfile::TempDir,
+        proposals: FileProposals,
+    }
+
+    impl FileProposalFixture {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let workspace = directory.path().canonicalize().unwrap();
+            let settings = ExecutorSettings::new(workspace.clone(), workspace.join(".state"));
+            let proposals = FileProposals {
+                policy: Arc::new(Policy::built_in()),
+                workspace: Workspace {
+                    directory: workspace.to_str().map(str::to_owned),
+                    ..Workspace::default()
+                },
+                settings,
+            };
+            Self {
+                _directory: directory,
+                proposals,
+            }
+        }
+
+        fn put(&self, path: &str, content: &[u8]) {
+            std::fs::write(self.proposals.settings.workspace.join(path), content).unwrap();
+        }
+
+        fn prepare(&self, name: &str, arguments: Value) -> Result<PreparedCall, String> {
+            let action = Action::from_tool_call(name, arguments.as_object().unwrap());
+            self.proposals
+                .prepare(&FileTool::from_action(&action).unwrap())
+        }
+
+        fn write(&self, path: &str, content: &str) -> Result<PreparedCall, String> {
+            self.prepare("file_write", json!({ "path": path, "content": content }))
+        }
+    }
+
+    #[test]
+    fn the_present_content_is_bound_and_shown() {
+        let fixture = FileProposalFixture::new();
+        fixture.put("a", b"old\n");
+        let prepared = fixture.write("./a", "new\n").unwrap();
+        let digest = Digest::of_content(b"old\n");
+        let expected = json!({
+            "path": "a", "content": "new\n",
+            "files": [{ "path": "a", "sha256": digest, "bytes": 4 }],
+        });
+        assert_eq!(Value::Object(prepared.arguments), expected);
+        assert_eq!(prepared.shown_files.contents[0].text, "old\n");
+        assert_eq!(prepared.risk, Risk::Low);
+        // By its whole path, and where there is no file yet.
+        let whole = fixture.proposals.settings.workspace.join("sub/b");
+        let prepared = fixture.write(whole.to_str().unwrap(), "new\n").unwrap();
+        let files = json!([{ "path": "sub/b", "bytes": 0 }]);
+        assert_eq!(prepared.arguments["files"], files);
+        assert_eq!(prepared.arguments["path"], "sub/b");
+    }
+
+    #[test]
+    fn secrets_binaries_and_long_texts_are_bound_and_not_shown() {
+        let fixture = FileProposalFixture::new();
+        let long = "x".repeat(MAX_SHOWN_BYTES + 1);
+        for (path, content) in [
+            (".env", b"KEY=1".as_slice()),
+            ("binary", b"\xff"),
+            ("nul", b"a\0"),
+            ("long", long.as_bytes()),
+        ] {
+            fixture.put(path, content);
+            let prepared = fixture.write(path, "new").unwrap();
+            assert_eq!(prepared.shown_files.contents, [], "{path}");
+            let files = &prepared.arguments["files"];
+            assert_eq!(files[0]["bytes"], content.len());
+        }
+        assert_eq!(fixture.write(".env", "x").unwrap().risk, Risk::High);
+    }
+
+    #[test]
+    fn an_edit_that_is_not_clear_fails_before_it_is_proposed() {
+        let fixture = FileProposalFixture::new();
+        fixture.put("a", b"x x");
+        let edit = |old: &str, all: bool| {
+            let arguments =
+                json!({ "path": "a", "old_text": old, "new_text": "y", "replace_all": all });
+            fixture.prepare("file_edit", arguments).map(|_| ())
+        };
+        assert!(edit("x", false).unwrap_err().contains("occurs 2 times"));
+        assert!(edit("z", true).unwrap_err().contains("does not occur"));
+        assert_eq!(edit("x", true), Ok(()));
+        assert_eq!(edit("x x", false), Ok(()));
+        let missing = json!({ "path": "b", "old_text": "x", "new_text": "y" });
+        let why = fixture.prepare("file_edit", missing).unwrap_err();
+        assert_eq!(why, "there is no file `b`; create it with file_write");
+    }
+
+    #[test]
+    fn what_cannot_be_proposed_says_why() {
+        let mut fixture = FileProposalFixture::new();
+        for path in ["../a", "/etc/hosts", "a/../b", "~/a", ""] {
+            let why = fixture.write(path, "x").unwrap_err();
+            assert!(
+                why.ends_with("file tools work only below the current directory"),
+                "{why}"
+            );
+            assert!(
+                fixture
+                    .prepare("file_read", json!({ "path": path }))
+                    .is_err()
+            );
+        }
+        // Each of these characters takes two bytes as JSON.
+        let why = fixture.write("a", &"\n".repeat(600_000)).unwrap_err();
+        assert!(why.contains("write a part of the file first"), "{why}");
+        fixture.put("a", "\n".repeat(MAX_SHOWN_BYTES).as_bytes());
+        let nearly = fixture
+            .write("a", &"x".repeat(MAX_PROPOSAL_BYTES - 10_000))
+            .unwrap();
+        assert_eq!(nearly.shown_files.contents, []);
+        fixture.proposals.settings.runner = vec!["podman".to_owned()];
+        assert!(
+            fixture
+                .write("a", "x")
+                .unwrap_err()
+                .contains("no file tools")
+        );
+    }
+}
