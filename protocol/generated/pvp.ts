@@ -779,12 +779,28 @@ deadline?: string,
  */
 voters?: Array<ParticipantId>, };
 
-export type GateApprove = { gate: MessageId, approver: ParticipantId, comment?: string,
+export type GateApprove = {
+/**
+ * The gate's proposal; a client may name the `gate.request` instead.
+ */
+gate: MessageId,
+/**
+ * Who approves; must be the sender.
+ */
+approver: ParticipantId,
+/**
+ * What the voter says about it.
+ */
+comment?: string,
 /**
  * The digest of the action that was shown to the voter; required once a command was
  * edited.
  */
-digest?: string, };
+digest?: string,
+/**
+ * The id of the gate's `gate.request`; set by the server.
+ */
+gate_request?: MessageId, };
 
 export type GateDetails = {
 /**
@@ -904,7 +920,27 @@ amended_by?: ParticipantId, };
 
 export type GateOutcome = "approved" | "rejected" | "timed_out" | "cancelled";
 
-export type GateReject = { gate: MessageId, rejector: ParticipantId, reason: string, digest?: string, };
+export type GateReject = {
+/**
+ * The gate's proposal; a client may name the `gate.request` instead.
+ */
+gate: MessageId,
+/**
+ * Who rejects it; must be the sender.
+ */
+rejector: ParticipantId,
+/**
+ * Why, for the agent.
+ */
+reason: string,
+/**
+ * The digest of the action that was shown to the voter.
+ */
+digest?: string,
+/**
+ * The id of the gate's `gate.request`, if there was one; set by the server.
+ */
+gate_request?: MessageId, };
 
 export type GateRequest = {
 /**
@@ -998,9 +1034,14 @@ export type GateStatus = "open" | "approved" | "rejected" | "timed_out" | "cance
 
 export type GateTimeout = {
 /**
- * The gate's id.
+ * The gate's proposal.
  */
 gate: MessageId,
+/**
+ * The id of the gate's `gate.request`; absent in logs of earlier versions, where `gate` is
+ * that id.
+ */
+gate_request?: MessageId,
 /**
  * Approvals that count.
  */
@@ -1574,7 +1615,7 @@ supports_output_read: boolean,
  */
 supports_forks: boolean, };
 
-export type QuorumByCategory = { write?: QuorumRule, destructive?: QuorumRule, };
+export type QuorumByCategory = { write?: QuorumRule, destructive?: QuorumRule, } & ({ [key in "file_read" | "file_write" | "file_delete" | "shell_execute" | "network_request" | "deploy" | "database" | "secret_access" | "external_api" | "all"]?: { "type": "any", count: number, } | { "type": "all" } | { "type": "role", role: Role, count: number, } | { "type": "specific", participants: Array<ParticipantId>, } | { "type": "majority" } });
 
 export type QuorumRule = { "type": "any", count: number, } | { "type": "all" } | { "type": "role", role: Role, count: number, } | { "type": "specific", participants: Array<ParticipantId>, } | { "type": "majority" };
 
@@ -1939,7 +1980,12 @@ history?: number,
  */
 announce_others?: boolean, };
 
-export type SessionLeave = { reason?: string, };
+export type SessionLeave = { reason?: string,
+/**
+ * The server says it for somebody whose connections are all gone; their votes and their
+ * proposals stay. Set by the server.
+ */
+connection_lost?: boolean, };
 
 export type SessionList = { sessions: Array<SessionListItem>,
 /**
@@ -2253,6 +2299,10 @@ category: ToolCategory,
  */
 file_contents?: Array<FileContent>,
 /**
+ * Whether the tool goes on sending output after its first result, as a monitor does.
+ */
+streaming?: boolean,
+/**
  * The files that it deletes by name, for those who vote.
  */
 deleted_files?: Array<DeletedFile>,
@@ -2293,9 +2343,9 @@ tool_proposal: MessageId,
  */
 success: boolean,
 /**
- * What it printed and how it exited; absent if it did not run.
+ * What it returned; absent if it did not run.
  */
-result?: ToolResultBody,
+result?: ToolResultValue,
 /**
  * What went wrong, if anything did.
  */
@@ -2307,13 +2357,20 @@ duration_ms: number,
 /**
  * Whether it is known how the command ended; set by the server.
  */
-outcome?: RunOutcome, };
+outcome?: RunOutcome,
+/**
+ * The tool is a streaming one and goes on: more output and another result may follow; set
+ * by the server.
+ */
+more_output?: boolean, };
 
 export type ToolResultBody = {
 /**
  * Absent or null when a signal ended the command.
  */
 exitCode: number | null, stdout: string, stderr: string, };
+
+export type ToolResultValue = ToolResultBody | unknown;
 
 export type Transport = "websocket" | "mcp" | "http" | "stdio";
 

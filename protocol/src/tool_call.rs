@@ -45,6 +45,19 @@ impl Command {
         }
     }
 
+    /// What people recognise it by: the command line, or the tool and the first file that it names.
+    pub fn brief(&self) -> String {
+        match self {
+            Command::Tool { name, arguments } => match path_arguments(arguments).first() {
+                Some(path) => format!("{name} {path}"),
+                None => name.clone(),
+            },
+            Command::Shell { .. } | Command::Argv { .. } | Command::LoginShell { .. } => {
+                self.summary()
+            }
+        }
+    }
+
     /// The call of a tool from one line, as [`summary`](Self::summary) writes it: the name, a
     /// blank, and the arguments.
     pub fn tool_call_from_line(line: &str) -> Result<Self, ToolCallError> {

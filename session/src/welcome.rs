@@ -62,7 +62,7 @@ impl Session {
             .map(|(proposal, execution)| RunningCommand {
                 tool_proposal: proposal.id.clone(),
                 executor: proposal.executor.clone(),
-                command: proposal.action.command.summary(),
+                command: proposal.action.command.brief(),
                 mode: execution.mode,
                 since: execution.since,
             })

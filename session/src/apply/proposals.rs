@@ -631,7 +631,7 @@ fn raise_to_tool_category(assessment: &mut Assessment, propose: &ToolPropose) {
 fn gate_message(proposal: &Proposal, quorum: &QuorumRule, voters: &[ParticipantId]) -> String {
     let reason = &proposal.assessment.reason;
     let category = proposal.assessment.category_label();
-    let summary = proposal.action.command.summary();
+    let summary = proposal.action.command.brief();
     let short: String = summary.chars().take(200).collect();
     let waiting = if voters.is_empty() {
         format!("waiting for {quorum}; nobody in this session can approve yet")
