@@ -88,6 +88,8 @@ pub enum Refusal {
     NoSuchGate(MessageId),
     #[error("there is no proposal `{0}`")]
     NoSuchProposal(MessageId),
+    #[error("there is no text `{0}` in this session; name it by its SHA-256")]
+    NoSuchText(String),
     #[error("the gate is closed: {0}")]
     GateClosed(String),
     #[error("the command was edited since you saw it; look again and vote with its digest")]
@@ -176,6 +178,7 @@ impl Refusal {
             | Refusal::SessionQuota { .. }
             | Refusal::NoSuchGate(_)
             | Refusal::NoSuchProposal(_)
+            | Refusal::NoSuchText(_)
             | Refusal::GateClosed(_)
             | Refusal::CommandChanged
             | Refusal::AlreadyProposed(..)

@@ -63,7 +63,9 @@ pub(crate) struct RefusalResponse {
 impl From<Refusal> for RefusalResponse {
     fn from(refusal: Refusal) -> Self {
         let status = match (&refusal, refusal.code()) {
-            (Refusal::NoSuchGate(_) | Refusal::NoSuchProposal(_), _) => StatusCode::NOT_FOUND,
+            (Refusal::NoSuchGate(_) | Refusal::NoSuchProposal(_) | Refusal::NoSuchText(_), _) => {
+                StatusCode::NOT_FOUND
+            }
             (Refusal::BodyTooSlow { .. }, _) => StatusCode::REQUEST_TIMEOUT,
             (_, ErrorCode::InvalidMessage) => StatusCode::BAD_REQUEST,
             (_, ErrorCode::Unauthorized) => StatusCode::FORBIDDEN,

@@ -264,8 +264,11 @@ impl DecisionBuilder<'_> {
     fn dispatch(&mut self, by: &ParticipantId, submitted: SubmittedMessage) -> AnswerResult {
         use ClientMessage as M;
         match submitted.message.clone() {
-            // They are in it: nothing changes.
-            M::SessionCreate(_) => Ok(Answer::Duplicate(CREATION_SEQ)),
+            // Published clients create a session that they are in: nothing changes.
+            M::SessionCreate(_) if self.decision_context.settings.open_mode => {
+                Ok(Answer::Duplicate(CREATION_SEQ))
+            }
+            M::SessionCreate(_) => Err(Refusal::SessionExists(self.session.id.clone())),
             M::SessionJoin(_) => Err(Refusal::InvalidState(
                 "you have joined this session already".to_owned(),
             )),

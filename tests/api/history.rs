@@ -453,6 +453,7 @@ impl RestartedServer {
 
 /// Takes back what the last migrations of the schema did.
 const TO_THE_SCHEMA_BEFORE: &str = "
+    DROP TABLE contents;
     DROP TABLE join_codes;
     ALTER TABLE tokens DROP COLUMN used_at;
     DROP TABLE tombstones;

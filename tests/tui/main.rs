@@ -13,6 +13,7 @@ mod support;
 mod deciding;
 mod fixture;
 mod input_history;
+mod old_agent;
 mod own_commands;
 mod plain_mode;
 mod prompts;

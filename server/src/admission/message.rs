@@ -47,14 +47,15 @@ pub(crate) fn max_message_bytes(directory: &SessionDirectory, kind: ParticipantK
     }
 }
 
-/// Checks the size of a message that was within [`max_message_bytes`]: only results, proposals and
-/// context may be larger than what is allowed to everyone.
+/// Checks the size of a message that was within [`max_message_bytes`]: on a server without login,
+/// results, proposals and context may be larger than other messages.
 pub(crate) fn check_size(
     bytes: usize,
     parsed: &ParsedMessage,
-    limits: &Limits,
+    directory: &SessionDirectory,
 ) -> Result<(), Refusal> {
-    let may_be_large = matches!(
+    let limits = &directory.settings.limits;
+    let brings_files = matches!(
         parsed,
         Ok((
             _,
@@ -64,7 +65,7 @@ pub(crate) fn check_size(
                 | ClientMessage::ContextUpdate(_)
         ))
     );
-    if bytes <= limits.message_bytes || may_be_large {
+    if bytes <= limits.message_bytes || (brings_files && directory.config.open) {
         return Ok(());
     }
     Err(too_big(limits))

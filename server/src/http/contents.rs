@@ -2,35 +2,30 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use pvp_protocol::{Digest, Refusal};
 
 use super::RefusalResponse;
-use super::extractors::{AuthorizedSession, PathMessageId};
+use super::extractors::{AuthorizedSession, NoParameters, StrictQuery};
 use crate::directory::SessionDirectory;
 
 /// Whoever knows the hash has seen a message with it, so that it opens the text within its session.
 pub(super) async fn read(
     State(directory): State<Arc<SessionDirectory>>,
     AuthorizedSession { session, login }: AuthorizedSession,
-    PathMessageId(hash): PathMessageId,
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+    Path((_, name)): Path<(String, String)>,
 ) -> Result<Response, RefusalResponse> {
-    let hash = Digest::parse(hash.as_str()).map_err(|_| {
-        let problem = "a text is named by its SHA-256, 64 hexadecimal digits".to_owned();
-        Refusal::Malformed(problem)
-    })?;
+    let unknown = || Refusal::NoSuchText(name.clone());
+    let hash = Digest::parse(&name).map_err(|_| unknown())?;
     let permit = directory.acquire_transcript_permit()?;
     let me = login.map(|login| login.claims.participant);
     let _access = directory.http_access(&session, me).await?;
     let found = directory.store.find_content(&session, hash).await;
     let found = found.map_err(Refusal::from)?;
-    let content = found.ok_or_else(|| {
-        Refusal::InvalidState(format!(
-            "session `{session}` has no text with the hash {hash}"
-        ))
-    })?;
+    let content = found.ok_or_else(unknown)?;
     drop(permit);
     // It is whatever an agent wrote, so no browser may take it for a page.
     let headers = [

@@ -34,7 +34,7 @@ pub(super) async fn send(
     let (bytes, limits) = (body.len(), &directory.settings.limits);
     let text = fill_defaults(body, &session, principal.participant());
     let parsed = parse_client_message(&text, limits);
-    admission::check_size(bytes, &parsed, limits).map_err(RefusalResponse::too_large)?;
+    admission::check_size(bytes, &parsed, &directory).map_err(RefusalResponse::too_large)?;
     let named = match &parsed {
         Ok((header, _)) => match &header.sender {
             Sender::Participant(id) => Some(id.clone()),

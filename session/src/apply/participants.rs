@@ -52,8 +52,11 @@ impl DecisionBuilder<'_> {
                 .status(&submitted.id, &submitted.digest(by))
             {
                 MessageIdStatus::Duplicate(seq) => Ok(Answer::Duplicate(seq)),
-                // Its members may ask for it again: nothing changes.
-                MessageIdStatus::New if self.session.members.contains_key(by) => {
+                // Published clients create a session that they are in: nothing changes.
+                MessageIdStatus::New
+                    if self.decision_context.settings.open_mode
+                        && self.session.members.contains_key(by) =>
+                {
                     Ok(Answer::Duplicate(CREATION_SEQ))
                 }
                 MessageIdStatus::Conflict | MessageIdStatus::New => {

@@ -322,7 +322,7 @@ fn a_tool_that_was_not_declared_streaming_ends_with_its_result() {
 
 #[test]
 fn creating_a_session_again_changes_nothing_for_its_members() {
-    let mut fixture = team_with_old_agent(json!({}));
+    let mut fixture = open_team();
     let create = json!({"name": "another", "config": {"solo": true}});
     assert_lines(
         fixture.sends("dan", "session.create", create.clone()),

@@ -169,8 +169,12 @@ fn messages_from_non_members_are_refused() {
 }
 
 #[test]
-fn joining_is_refused_inside_a_session() {
+fn join_and_create_are_refused_inside_a_session() {
     let mut fixture = SessionFixture::team(json!({}));
+    assert_refusal(
+        fixture.refused("dan", "session.create", json!({})),
+        "InvalidState: session `room` exists already; join it, or create one with another id",
+    );
     assert_refusal(
         fixture.refused(
             "dan",

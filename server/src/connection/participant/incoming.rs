@@ -18,7 +18,7 @@ impl ParticipantConnection<'_> {
         }
         let limits = &self.directory.settings.limits;
         let parsed = parse_client_message(text, limits);
-        if let Err(refusal) = admission::check_size(text.len(), &parsed, limits) {
+        if let Err(refusal) = admission::check_size(text.len(), &parsed, &self.directory) {
             return Some(ConnectionEnd::ByServer(CloseReason::new(
                 close_code::TOO_BIG,
                 &refusal.to_string(),
@@ -68,7 +68,7 @@ impl ParticipantConnection<'_> {
                     Err(refusal) => self.send_refusal(&refusal, Some(header.id)),
                 }
             }
-            ClientMessage::SessionCreate(_) => {
+            ClientMessage::SessionCreate(_) if self.directory.config.open => {
                 self.tell_creation(header.id.clone()).await;
                 self.submit(header, message, admitted.charge).await;
             }
