@@ -213,6 +213,7 @@ impl DecisionBuilder<'_> {
                 last_active,
             } => Ok(self.record_attendance(&participant, attendance, last_active)),
             Input::ConnectionLost { participant } => Ok(self.lose_connection(&participant)),
+            Input::ConnectionRestored { participant } => Ok(self.restore_connection(&participant)),
             Input::Tick => {
                 self.tick();
                 Ok(Answer::Accepted(None))

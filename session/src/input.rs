@@ -182,6 +182,8 @@ pub enum Input {
     },
     /// All connections of a participant have been gone for a while.
     ConnectionLost { participant: ParticipantId },
+    /// A participant who was told to be gone is connected again.
+    ConnectionRestored { participant: ParticipantId },
     /// Time has passed, so deadlines that are due act.
     Tick,
 }

@@ -82,6 +82,8 @@ async fn create_and_join_on_one_connection_deliver_in_the_published_order() {
     assert_eq!(
         message_types(&received),
         [
+            // Told to the creator, and then as the beginning of the history.
+            "session.create",
             "session.create",
             "context.add",
             "context.add",

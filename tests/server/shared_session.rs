@@ -102,9 +102,11 @@ async fn a_read_runs_at_once_and_everybody_watches() {
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut ann = server.join("reads", &ann).await;
     let mut agent = server.join("reads", &bot).await;
-    let proposal = agent.propose("ls -la").await;
+    let mut payload = agent.proposal("ls -la");
+    payload["risk_level"] = json!("medium");
+    let proposal = agent.send("tool.propose", payload).await;
     let propose = ann.wait_for("tool.propose").await;
-    // The agent claimed low risk, which opens a gate; a read claims none.
+    // The agent claimed a risk that a read has not, which opens a gate.
     assert_eq!(propose["payload"]["assessment"]["category"], "write");
     ann.wait_for("gate.request").await;
     let mut payload = agent.proposal("ls -la");

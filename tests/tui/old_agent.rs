@@ -104,9 +104,8 @@ fn open_screen(server: &TestServer) -> TestScreen {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_agent_and_a_person_with_our_screen_get_through_a_day() {
     let data = tempfile::tempdir().unwrap();
-    let port = crate::support::reserve_port("127.0.0.1");
+    let port = crate::support::reserve_port("127.0.0.1:0");
     let address = port.local_addr().unwrap().to_string();
-    drop(port);
     let mut server = TestServer::start_on(data.path(), &address, &["--open"]).await;
     let mut screen = open_screen(&server);
     screen.wait_for_text("● connected");

@@ -10,7 +10,7 @@ use pvp_protocol::api::{
     SessionCommitContext,
 };
 use pvp_protocol::payload::{ClearedBy, PresenceStatus};
-use pvp_protocol::{ParticipantId, Refusal, SessionId, Timestamp};
+use pvp_protocol::{Command, ParticipantId, Refusal, SessionId, Timestamp};
 use pvp_session::Session;
 
 use super::extractors::{AuthorizedSession, StrictQuery, parameters};
@@ -179,6 +179,13 @@ impl SessionActivity {
     }
 }
 
+/// A command line, or a tool and the file that it names.
+fn brief_command(record: &CommandRecord) -> String {
+    let call = record.tool.as_ref();
+    let call = call.and_then(|_| Command::tool_call_from_line(&record.command).ok());
+    call.map_or_else(|| record.command.clone(), |call| call.brief())
+}
+
 /// What lets a command run that nobody approved.
 fn cleared_by_words(cleared_by: ClearedBy) -> &'static str {
     match cleared_by {
@@ -257,6 +264,7 @@ impl SessionState {
             | ClearedBy::AllowRule
             | ClearedBy::Direct) => decided,
         };
+        let command = brief_command(&record);
         let own = record
             .executor
             .as_ref()
@@ -274,7 +282,7 @@ impl SessionState {
             tool_proposal: record.tool_proposal,
             short_id: record.short_id,
             seq: record.seq,
-            command: record.command,
+            command,
             cwd,
             category: record.category,
             status: record.status,

@@ -18,11 +18,11 @@ pub(super) async fn read(
     StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
     Path((_, name)): Path<(String, String)>,
 ) -> Result<Response, RefusalResponse> {
-    let unknown = || Refusal::NoSuchText(name.clone());
-    let hash = Digest::parse(&name).map_err(|_| unknown())?;
     let permit = directory.acquire_transcript_permit()?;
     let me = login.map(|login| login.claims.participant);
     let _access = directory.http_access(&session, me).await?;
+    let unknown = || Refusal::NoSuchText(name.clone());
+    let hash = Digest::parse(&name).map_err(|_| unknown())?;
     let found = directory.store.find_content(&session, hash).await;
     let found = found.map_err(Refusal::from)?;
     let content = found.ok_or_else(unknown)?;

@@ -363,8 +363,14 @@ impl SessionTask {
     ) -> Option<Timestamp> {
         let participant = &viewer.participant;
         let member = self.session.member(participant)?;
-        if viewer.device_count() > 0 || member.connection_lost || !self.directory.config.open {
+        let (lost, connected) = (member.connection_lost, viewer.device_count() > 0);
+        if connected || lost || !self.directory.config.open {
             self.disconnected_since.remove(participant);
+            if connected && lost {
+                // They sent a request without joining again.
+                let participant = participant.clone();
+                self.apply_input(Input::ConnectionRestored { participant }, batch);
+            }
             return None;
         }
         let since = self.disconnected_since.entry(participant.clone());

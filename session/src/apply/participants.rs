@@ -9,7 +9,7 @@ use pvp_protocol::payload::{
 };
 use pvp_protocol::{
     EnvelopeHeader, ExtraFields, Limits, MessageId, ParticipantId, ParticipantKind, Refusal,
-    Sender, SessionConfig, Timestamp, capabilities_of,
+    Sender, ServerMessage, SessionConfig, Timestamp, capabilities_of,
 };
 
 use super::{Answer, AnswerResult, CREATION_SEQ, DecisionBuilder};
@@ -336,17 +336,34 @@ impl DecisionBuilder<'_> {
             connection_lost: true,
             extra: ExtraFields::new(),
         };
+        let seq = self.append_for(participant, leave);
+        self.close_streaming_runs(participant);
+        Answer::Accepted(Some(seq))
+    }
+
+    /// Announces somebody again who was told to be gone.
+    pub(super) fn restore_connection(&mut self, participant: &ParticipantId) -> Answer {
+        let member = self.session.members.get(participant);
+        let gone = member.filter(|member| !member.left && member.connection_lost);
+        match gone.map(|member| member.announce.clone()) {
+            Some(announce) if !self.session.has_ended() => {
+                Answer::Accepted(Some(self.append_for(participant, announce)))
+            }
+            Some(_) | None => Answer::Accepted(None),
+        }
+    }
+
+    /// Appends what the server says for a participant.
+    fn append_for(&mut self, who: &ParticipantId, message: impl Into<ServerMessage>) -> u64 {
         let header = EnvelopeHeader {
             id: self.id_generator.next_id(),
             session: self.session.id.clone(),
-            sender: Sender::Participant(participant.clone()),
+            sender: Sender::Participant(who.clone()),
             reference: None,
             causal_refs: Vec::new(),
             fork: None,
         };
-        let seq = self.append(header, leave.into(), Audience::everyone(), None, None);
-        self.close_streaming_runs(participant);
-        Answer::Accepted(Some(seq))
+        self.append(header, message.into(), Audience::everyone(), None, None)
     }
 
     pub(super) fn session_end(

@@ -368,6 +368,21 @@ fn whoever_lost_their_connection_is_told_to_be_gone_and_keeps_their_vote() {
 }
 
 #[test]
+fn whoever_is_back_without_joining_is_announced_again() {
+    let mut fixture = team_with_old_agent(json!({}));
+    let restore = |fixture: &mut SessionFixture| {
+        let participant = participant_id("bob");
+        let decision = fixture.apply(Input::ConnectionRestored { participant });
+        fixture.lines(&decision)
+    };
+    assert_lines(restore(&mut fixture), &["= accepted"]);
+    lose(&mut fixture, "bob");
+    let lines = restore(&mut fixture);
+    assert!(lines[0].contains("bob participant.announce"), "{lines:?}");
+    assert_eq!(fixture.session.announcements().count(), 7);
+}
+
+#[test]
 fn a_client_cannot_say_that_its_connection_was_lost() {
     let mut fixture = team_with_old_agent(json!({}));
     let leave = json!({"reason": "disconnected", "connection_lost": true});
