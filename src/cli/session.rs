@@ -133,13 +133,16 @@ fn setting_lines(config: &SessionConfig) -> anyhow::Result<Vec<String>> {
 
 fn quorum_comment(config: &SessionConfig) -> String {
     let quorums = &config.quorum_by_category;
-    let words: Vec<_> = [
+    let by_category = [
         ("write", &quorums.write),
         ("destructive", &quorums.destructive),
-    ]
-    .into_iter()
-    .filter_map(|(category, rule)| Some(format!("{category}: {}", rule.as_ref()?)))
-    .collect();
+    ];
+    let by_category = by_category
+        .into_iter()
+        .filter_map(|(category, rule)| Some(format!("{category}: {}", rule.as_ref()?)));
+    let tools = quorums.tools.iter();
+    let tools = tools.map(|(tool, rule)| format!("{tool}: {rule}"));
+    let words: Vec<_> = by_category.chain(tools).collect();
     match words.is_empty() {
         true => String::new(),
         false => format!("  # {}", words.join(", ")),

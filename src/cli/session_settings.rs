@@ -8,16 +8,16 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pvp_protocol::suggestion::unknown_name;
 use pvp_protocol::{
-    ConfigChanges, JsonObject, ParticipantId, QuorumRule, Role, SessionConfig, UniqueFields,
-    check_config_fields,
+    ConfigChanges, JsonObject, ParticipantId, QuorumRule, Role, SessionConfig, ToolCategory,
+    UniqueFields, check_config_fields,
 };
 use serde_json::Value;
 
 /// The flags that `pvp up`, `pvp create` and `pvp session set` share.
 #[derive(Args, Clone, Default)]
 pub(crate) struct SettingsArguments {
-    /// How many approvals a command needs: a number, or one for each kind of command, such as
-    /// destructive=2,write=1 [default: 1]
+    /// How many approvals a command needs: a number, or one for each kind of command or tool, such
+    /// as destructive=2,write=1 or deploy=2 [default: 1]
     #[arg(long, value_name = "N")]
     approvals: Option<Approvals>,
     /// Whose approvals count: anyone, role:ROLE, all, majority, or participants such as
@@ -148,8 +148,11 @@ struct Approvals {
     by_category: BTreeMap<&'static str, u32>,
 }
 
-/// The categories of commands that wait for approval.
-const GATED_CATEGORIES: [&str; 2] = ["write", "destructive"];
+/// The categories of commands that wait for approval, and the kinds of tools.
+fn gated_categories() -> Vec<&'static str> {
+    let tools = ToolCategory::ALL.iter().map(|tool| tool.as_str());
+    ["write", "destructive"].into_iter().chain(tools).collect()
+}
 
 impl FromStr for Approvals {
     type Err = String;
@@ -185,7 +188,8 @@ fn parse_count(text: &str) -> Result<u32, String> {
 
 fn parse_category(text: &str) -> Result<&'static str, String> {
     let text = text.trim();
-    match GATED_CATEGORIES.into_iter().find(|known| *known == text) {
+    let known = gated_categories();
+    match known.iter().find(|known| **known == text) {
         Some(category) => Ok(category),
         None if text == "read" => {
             Err("reads run without approval; use write or destructive".to_owned())
@@ -193,7 +197,7 @@ fn parse_category(text: &str) -> Result<&'static str, String> {
         None if text == "blocked" => {
             Err("blocked commands never run; use write or destructive".to_owned())
         }
-        None => Err(unknown_name("kind of command", text, &GATED_CATEGORIES)),
+        None => Err(unknown_name("kind of command", text, &known)),
     }
 }
 
@@ -288,6 +292,10 @@ mod tests {
         assert_eq!(
             changes(Some("destructive=2,write=1"), None),
             json!({"quorum_by_category": {"destructive": any(2), "write": any(1)}})
+        );
+        assert_eq!(
+            changes(Some("deploy=2"), None),
+            json!({"quorum_by_category": {"deploy": any(2)}})
         );
         assert_eq!(
             changes(Some("1,destructive=3"), Some("role:approver")),

@@ -154,8 +154,10 @@ fn quorum_text(config: &SessionConfig) -> String {
     let own = own
         .into_iter()
         .filter_map(|(what, quorum)| Some(format!("{} for {what}", quorum.as_ref()?)));
+    let tools = config.quorum_by_category.tools.iter();
+    let tools = tools.map(|(tool, quorum)| format!("{quorum} for {tool}"));
     let default = config.default_gate_quorum.to_string();
-    let texts: Vec<_> = std::iter::once(default).chain(own).collect();
+    let texts: Vec<_> = std::iter::once(default).chain(own).chain(tools).collect();
     texts.join(", ")
 }
 

@@ -65,7 +65,7 @@ fn allowed_values(schema: &serde_json::Value, property: &serde_json::Value) -> S
         .collect();
     match names.is_empty() {
         true if reference.ends_with("QuorumRule") => "a quorum".to_owned(),
-        true => "a quorum for `write`, for `destructive`, or both".to_owned(),
+        true => "quorums for `write`, `destructive` and kinds of tools".to_owned(),
         false => names.join(", "),
     }
 }

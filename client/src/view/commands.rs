@@ -198,8 +198,8 @@ impl View {
         let Some(proposal) = self.proposal_mut(id).filter(open) else {
             return;
         };
+        // What it returned so far is in the output already.
         if result.more_output {
-            proposal.record_returned(result);
             return;
         }
         proposal.record_result(result, meta.at);

@@ -26,6 +26,15 @@ const MAX_UNSTREAMED_RESULT_BYTES: u64 = 24 * 1024 * 1024;
 /// The most bytes of keystrokes in one `tool.input`.
 const MAX_INPUT_BYTES: usize = 64 * 1024;
 
+/// A run whose result may bring output that was not streamed.
+struct UnstreamedOutput {
+    proposal: MessageId,
+    /// What was streamed of stdout and stderr.
+    recorded: [OutputStreamPosition; 2],
+    /// Whether the tool goes on after this result.
+    more_output: bool,
+}
+
 impl DecisionBuilder<'_> {
     /// The run of a proposal, if this participant is its executor.
     pub(super) fn find_own_run(
@@ -117,8 +126,12 @@ impl DecisionBuilder<'_> {
         result.more_output = result.success && proposal.streaming && !execution.has_result;
         let file = written_file(proposal, &result);
         if let Some(value) = result.result.take() {
-            let whole = self.record_value(by, &result.tool_proposal, value, recorded);
-            result.result = Some(whole);
+            let run = UnstreamedOutput {
+                proposal: result.tool_proposal.clone(),
+                recorded,
+                more_output: result.more_output,
+            };
+            result.result = Some(self.record_value(by, &run, value));
         }
         let reference = result.tool_proposal.as_str().into();
         result.extra.insert("output_ref".to_owned(), reference);
@@ -133,9 +146,8 @@ impl DecisionBuilder<'_> {
     fn record_value(
         &mut self,
         by: &ParticipantId,
-        proposal: &MessageId,
+        run: &UnstreamedOutput,
         value: ToolResultValue,
-        recorded: [OutputStreamPosition; 2],
     ) -> ToolResultValue {
         let open_mode = self.decision_context.settings.open_mode;
         match value {
@@ -144,8 +156,8 @@ impl DecisionBuilder<'_> {
                     std::mem::take(&mut body.stdout),
                     std::mem::take(&mut body.stderr),
                 ];
-                if open_mode {
-                    self.record_unstreamed(by, proposal, &whole, recorded);
+                if open_mode || run.more_output {
+                    self.record_unstreamed(by, run, &whole);
                 }
                 let [stdout, stderr] = whole;
                 ToolResultValue::Command(ToolResultBody {
@@ -157,11 +169,15 @@ impl DecisionBuilder<'_> {
             ToolResultValue::Other(value) => {
                 let text = value.as_str().map(str::to_owned);
                 let text = text.unwrap_or_else(|| value.to_string());
-                if !open_mode || text.len() <= OUTPUT_ENTRY_BYTES {
+                let short = !open_mode || text.len() <= OUTPUT_ENTRY_BYTES;
+                if short && !run.more_output {
                     return ToolResultValue::Other(value);
                 }
                 let whole = [text, String::new()];
-                self.record_unstreamed(by, proposal, &whole, recorded);
+                self.record_unstreamed(by, run, &whole);
+                if short {
+                    return ToolResultValue::Other(value);
+                }
                 let [text, _] = whole;
                 ToolResultValue::Other(excerpt(text).into())
             }
@@ -173,10 +189,10 @@ impl DecisionBuilder<'_> {
     fn record_unstreamed(
         &mut self,
         by: &ParticipantId,
-        proposal: &MessageId,
+        run: &UnstreamedOutput,
         whole: &[String; 2],
-        recorded: [OutputStreamPosition; 2],
     ) {
+        let recorded = run.recorded;
         let mut remaining_bytes =
             MAX_UNSTREAMED_RESULT_BYTES.saturating_sub(recorded[0].bytes + recorded[1].bytes);
         for (stream, (text, recorded)) in [OutputStream::Stdout, OutputStream::Stderr]
@@ -202,10 +218,10 @@ impl DecisionBuilder<'_> {
                 rest = after;
                 remaining_bytes = remaining_bytes.saturating_sub(chunk.len() as u64);
                 let output = ToolOutput {
-                    tool_proposal: proposal.clone(),
+                    tool_proposal: run.proposal.clone(),
                     stream,
                     text: chunk.to_owned(),
-                    complete: rest.is_empty(),
+                    complete: rest.is_empty() && !run.more_output,
                     offset: Some(offset),
                     extra: ExtraFields::new(),
                 };
