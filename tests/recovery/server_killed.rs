@@ -243,7 +243,8 @@ fn check_log(log: &[Value]) {
         match message_type(entry) {
             "gate.request" => drop(proposal_of.insert(id, text("action_ref"))),
             "gate.approve" => {
-                let proposal = proposal_of[text("gate")];
+                let proposal = proposal_of[text("gate_request")];
+                assert_eq!(text("gate"), proposal, "{entry}");
                 let sender = entry["sender"].as_str().unwrap();
                 approvals.entry(proposal).or_default().insert(sender);
             }

@@ -96,7 +96,6 @@ fn open_screen(server: &TestServer) -> TestScreen {
         "ann",
         "--role",
         "admin",
-        "--create",
     ];
     TestScreen::start_with(&arguments, &[], 100, 36)
 }
