@@ -113,6 +113,9 @@ impl<'a> Narrator<'a> {
             _ if finish.outcome_unknown => "ended with an unknown result".to_owned(),
             (Some(code), _) => format!("exit {code}"),
             (None, Some(signal)) => format!("ended by signal {}", (self.escape)(signal)),
+            // Tools other than commands have no exit code.
+            (None, None) if finish.success => "done".to_owned(),
+            (None, None) if finish.returned_value => "failed".to_owned(),
             (None, None) => "did not run".to_owned(),
         };
         text += &format!(" after {}", duration(finish.duration_ms));

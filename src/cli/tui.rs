@@ -116,6 +116,8 @@ fn ensure_session(link: Link, arguments: &LinkArguments) -> anyhow::Result<Link>
     };
     let api = ApiClient::new(link.clone());
     match session {
+        // On a server without login, joining creates it.
+        Some(session) if link.token().is_none() => Ok(link.with_session(session)),
         Some(session) => {
             super::up::create_session_if_missing(&api, &session, None, SessionConfig::default())?;
             Ok(link.with_session(session))

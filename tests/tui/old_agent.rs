@@ -86,6 +86,19 @@ impl OldAgent {
     }
 }
 
+/// Moves to the card, wherever the focus is.
+fn focus_card(screen: &mut TestScreen) {
+    screen.send_keys("\u{7}");
+    screen.wait_for_text("▶ Waiting for a decision");
+}
+
+/// Goes back to the composer from a card that is decided.
+fn leave_card(screen: &mut TestScreen) {
+    screen.wait_for_text("Decided");
+    screen.send_keys("\u{1b}");
+    screen.wait_for_text("enter send");
+}
+
 fn open_screen(server: &TestServer) -> TestScreen {
     let link = format!("http://{}", server.address);
     let arguments = [
@@ -96,6 +109,7 @@ fn open_screen(server: &TestServer) -> TestScreen {
         "ann",
         "--role",
         "admin",
+        "--create",
     ];
     TestScreen::start_with(&arguments, &[], 100, 36)
 }
@@ -126,24 +140,28 @@ async fn an_old_agent_and_a_person_with_our_screen_get_through_a_day() {
     let arguments = json!({ "path": "list.txt", "content": content, "diff": "+++ harmless" });
     let write = agent.propose("file_write", "file_write", arguments).await;
     screen.wait_for_text("file_write list.txt");
-    screen.wait_for_text("+ eggs");
-    screen.send_keys("\ta");
+    screen.wait_for_text("+eggs");
+    focus_card(&mut screen);
+    screen.send_keys("a");
     assert_eq!(agent.outcome(&write).await.0, "tool.execute");
     agent.report(&write, json!({ "path": "list.txt" })).await;
     let shared = |message: &Value| message["payload"]["key"] == "file:list.txt";
     agent.socket.wait(shared).await;
+    leave_card(&mut screen);
 
     // Reject: the reason reaches the agent.
     let rejected = agent.propose_command("rm -rf old").await;
     screen.wait_for_text("rm -rf old");
+    focus_card(&mut screen);
     screen.send_keys("r");
-    screen.wait_for_text("Reject");
+    screen.wait_for_text("Reason for rejecting");
     screen.send_keys("we need them\r");
     let (kind, reason) = agent.outcome(&rejected).await;
     assert_eq!(
         (kind.as_str(), reason.as_str()),
         ("gate.reject", "we need them")
     );
+    leave_card(&mut screen);
 
     // Block: nobody is asked.
     let blocked = agent.propose_command("rm -rf /").await;
@@ -152,7 +170,6 @@ async fn an_old_agent_and_a_person_with_our_screen_get_through_a_day() {
     // Interrupt: what waits is withdrawn.
     let stopped = agent.propose_command("touch waits").await;
     screen.wait_for_text("touch waits");
-    screen.send_keys("\u{1b}");
     screen.send_keys("/interrupt stop enough\r");
     let (kind, reason) = agent.outcome(&stopped).await;
     assert_eq!(
@@ -179,8 +196,7 @@ async fn an_old_agent_and_a_person_with_our_screen_get_through_a_day() {
     screen.wait_for_text("● connected");
     let (mut agent, prompts) = OldAgent::join(&_server).await;
     assert_eq!(prompts, [""; 0]);
-    screen.send_keys("\t");
-    screen.wait_for_text("▶ Waiting for a decision");
+    focus_card(&mut screen);
     screen.send_keys("a");
     assert_eq!(agent.outcome(&waiting).await.0, "tool.execute");
     agent
@@ -191,7 +207,6 @@ async fn an_old_agent_and_a_person_with_our_screen_get_through_a_day() {
         .await;
 
     // Timeout: told as such.
-    screen.send_keys("\u{1b}");
     let change = json!({ "changes": { "gate_timeout_seconds": 1 }, "reason": "hurry" });
     let mut admin = TestClient::try_connect(&_server.address, "/", &[], "eve")
         .await

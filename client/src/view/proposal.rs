@@ -210,6 +210,9 @@ pub struct RunResultView {
     pub truncated: bool,
     /// Why the executor stopped the command, if it did.
     pub kill_reason: Option<String>,
+    /// It returned something other than the result of a command.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub returned_value: bool,
     /// The id to read the whole output by; `None` if the executor gave none.
     pub output_ref: Option<String>,
 }
@@ -231,6 +234,7 @@ impl RunResultView {
             outcome_unknown: result.outcome == Some(RunOutcome::Unknown),
             truncated: extra_field("truncated").is_some_and(any_flag_set),
             kill_reason: extra_field("kill_reason").and_then(scalar_text),
+            returned_value: matches!(&result.result, Some(ToolResultValue::Other(_))),
             output_ref: output_ref(&result.extra),
         }
     }
