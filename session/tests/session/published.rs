@@ -173,6 +173,7 @@ fn an_agent_that_knows_the_resolution_is_told_once() {
 fn low_is_what_clients_say_of_a_harmless_read() {
     let mut fixture = open_team();
     let lines = old_proposes(&mut fixture, "p1", "ls -la");
+    assert_eq!(lines[0], "9 old tool.propose `ls -la` read");
     assert!(
         lines[1].starts_with("10 system tool.execute p1 `ls -la` on old cleared_by=read"),
         "{lines:?}"
