@@ -172,17 +172,44 @@ session_config! {
 const MAX_TIMEOUT_SECONDS: u32 = 31_536_000;
 
 impl QuorumByCategory {
-    /// The quorum of a command of this category, or a call of a tool of this kind. What loses data
-    /// is decided by the quorum for that, whatever tool does it.
-    pub fn find(&self, category: Category, tool: ToolCategory) -> Option<&QuorumRule> {
-        let of_tool = self.tools.get(&tool);
+    /// The quorum for what this category of command does, and for the kind of tool that does it;
+    /// `default` where none is set. A kind that is known takes the place of `write`; one that the
+    /// agent only states can ask for more, never for less.
+    pub fn find(&self, category: Category, kind: ToolKind, default: &QuorumRule) -> QuorumRule {
         let by_severity = match category {
-            Category::Destructive => self.destructive.as_ref().or(of_tool),
-            Category::Write => of_tool.or(self.write.as_ref()),
-            Category::Read | Category::Blocked => of_tool,
+            Category::Destructive => self.destructive.as_ref(),
+            Category::Write => self.write.as_ref(),
+            Category::Read | Category::Blocked => None,
         };
-        by_severity.or_else(|| self.tools.get(&ToolCategory::All))
+        let of_all = self.tools.get(&ToolCategory::All);
+        let (known, stated) = match kind {
+            ToolKind::Known(tool) => (self.tools.get(&tool), None),
+            ToolKind::Stated(tool) => (None, self.tools.get(&tool)),
+        };
+        let base = match category {
+            Category::Destructive => by_severity.or(known),
+            Category::Read | Category::Write | Category::Blocked => known.or(by_severity),
+        };
+        let base = base.or(of_all).unwrap_or(default);
+        match stated {
+            Some(stated) => base.stricter(stated).clone(),
+            None => base.clone(),
+        }
     }
+}
+
+/// The kind of a tool, and how it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum ToolKind {
+    /// Its name says it.
+    Known(ToolCategory),
+    /// Only its agent says it.
+    Stated(ToolCategory),
+}
+
+impl ToolKind {
+    /// The kind of commands that a shell runs.
+    pub const SHELL: Self = ToolKind::Known(ToolCategory::ShellExecute);
 }
 
 impl SessionConfig {

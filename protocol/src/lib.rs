@@ -35,7 +35,7 @@ pub use action::{Action, ActionError, BoundFile, Command, RunMode};
 pub use assessment::{Assessment, Category, PartAssessment, Risk, SandboxProfile, ToolCategory};
 pub use config::{
     ConfigChanges, GateTimeoutAction, OrderingMode, ParticipantTimeoutAction, QuorumByCategory,
-    SessionConfig, ShellExecMode, check_config_fields,
+    SessionConfig, ShellExecMode, ToolKind, check_config_fields,
 };
 pub use digest::{Digest, DigestError};
 pub use envelope::{

@@ -26,6 +26,22 @@ pub enum QuorumRule {
 }
 
 impl QuorumRule {
+    /// The one of two rules that is harder to meet: more of the same kind of approvals, or the kind
+    /// that leaves less choice of who gives them.
+    pub fn stricter<'a>(&'a self, other: &'a Self) -> &'a Self {
+        let strictness = |rule: &QuorumRule| match rule {
+            QuorumRule::Any { count } => (0, *count),
+            QuorumRule::Role { count, .. } => (1, *count),
+            QuorumRule::Majority => (2, 0),
+            QuorumRule::Specific { participants } => (3, participants.len() as u32),
+            QuorumRule::All => (4, 0),
+        };
+        match strictness(other) > strictness(self) {
+            true => other,
+            false => self,
+        }
+    }
+
     /// How a rule is written, for errors.
     pub const EXAMPLE: &'static str = r#"{"type": "any", "count": 2}"#;
 

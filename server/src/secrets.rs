@@ -105,7 +105,14 @@ impl SecretStore {
                     })
                     .collect();
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Value::Number(number) => {
+                let mut text = number.to_string();
+                self.mask_text(&mut text);
+                if text != number.to_string() {
+                    *value = Value::String(text);
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
         }
     }
 
@@ -114,10 +121,14 @@ impl SecretStore {
             Some(ToolResultValue::Command(body)) => {
                 self.mask_text(&mut body.stdout);
                 self.mask_text(&mut body.stderr);
+                let extra = body.extra.values_mut();
+                extra.for_each(|value| self.mask_value(value));
             }
             Some(ToolResultValue::Other(value)) => self.mask_value(value),
             None => {}
         }
+        let extra = result.extra.values_mut();
+        extra.for_each(|value| self.mask_value(value));
         if let Some(error) = &mut result.error {
             self.mask_text(error);
         }

@@ -2,7 +2,8 @@
 
 use pvp_protocol::payload::{DiscardedTrial, OutputStream};
 use pvp_protocol::{
-    Action, Assessment, ExecutionLimits, MessageId, ParticipantId, RunMode, Timestamp, ToolCategory,
+    Action, Assessment, ExecutionLimits, MessageId, ParticipantId, Risk, RunMode, Timestamp,
+    ToolCategory, ToolKind,
 };
 
 use serde::{Deserialize, Serialize};
@@ -21,8 +22,12 @@ pub struct Proposal {
     pub executor: ParticipantId,
     /// What exactly would run.
     pub action: Action,
-    /// The kind of tool, as far as it is not known only what the agent states.
-    pub tool_category: ToolCategory,
+    /// The kind of tool.
+    pub tool_kind: ToolKind,
+    /// The agent's own estimate, which can raise the assessment.
+    pub claimed_risk: Risk,
+    /// The kind of tool as the agent states it, which can raise the assessment, too.
+    pub claimed_category: ToolCategory,
     /// The policy's assessment of the action.
     pub assessment: Assessment,
     /// What the proposer says it does.

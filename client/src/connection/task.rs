@@ -502,6 +502,10 @@ impl ConnectionTask {
         reason = "no other message is a reply"
     )]
     fn on_reply(&mut self, envelope: &Envelope, join_id: &MessageId) -> Option<SocketEnd> {
+        // Replies are the server's own and not logged; an agent's `error` answers nothing.
+        if envelope.seq.is_some() || envelope.header.sender != Sender::System {
+            return None;
+        }
         let report = match &envelope.message {
             ServerMessage::SessionAck(ack) => {
                 self.caught_up |= ack.id == *join_id;

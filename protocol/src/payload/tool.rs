@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::payload::Approval;
 use crate::{
     Action, Assessment, Digest, ExecutionLimits, ExtraFields, JsonObject, MessageId, ParticipantId,
-    Risk, SandboxProfile, Timestamp, ToolCategory,
+    Risk, SandboxProfile, Timestamp, ToolCategory, ToolKind,
 };
 
 wire_enums! {
@@ -85,16 +85,21 @@ impl From<ToolResultBody> for ToolResultValue {
     }
 }
 
+/// The kind of a tool whose name says it; `None` if only its agent does.
+fn known_category(tool_name: &str) -> Option<ToolCategory> {
+    match tool_name {
+        "shell" => Some(ToolCategory::ShellExecute),
+        "file_read" => Some(ToolCategory::FileRead),
+        "file_write" | "file_edit" => Some(ToolCategory::FileWrite),
+        _ => None,
+    }
+}
+
 impl ToolPropose {
     /// The kind of tool. The agent states it, except for tools that are known.
-    pub fn tool_category(&self) -> ToolCategory {
-        match (self.tool_name.as_str(), self.category) {
-            ("shell", _) => ToolCategory::ShellExecute,
-            ("file_write" | "file_edit", ToolCategory::FileRead | ToolCategory::ExternalApi) => {
-                ToolCategory::FileWrite
-            }
-            (_, stated) => stated,
-        }
+    pub fn tool_kind(&self) -> ToolKind {
+        let known = known_category(&self.tool_name).map(ToolKind::Known);
+        known.unwrap_or(ToolKind::Stated(self.category))
     }
 }
 

@@ -43,6 +43,9 @@ const TICK_INTERVAL: Duration = Duration::from_secs(5);
 /// How many entries of history a client gets unless it asks for another number.
 const DEFAULT_HISTORY: u64 = 500;
 
+/// How many entries of history an agent gets for something old that waits for it.
+const MAX_AGENT_HISTORY: u64 = 20_000;
+
 /// What a connection's loop handles next.
 enum SocketEvent {
     Message(Utf8Bytes),
@@ -172,6 +175,11 @@ impl<'a> ParticipantConnection<'a> {
                     .map(|context| text_frame(&envelope::ephemeral(&session, None, context)));
                 let live_from = joined.live_from_seq;
                 let mut seen = (live_from - 1).saturating_sub(history);
+                // What waits for an agent may be older than the history that others get.
+                if let Some(oldest) = filter.as_ref().and_then(|filter| filter.oldest_open()) {
+                    let most = (live_from - 1).saturating_sub(MAX_AGENT_HISTORY);
+                    seen = seen.min(oldest.saturating_sub(1)).max(most);
+                }
                 // Where many join at a time, what happened before is what is in memory.
                 let viewer = &joined.device;
                 if filter.is_none()

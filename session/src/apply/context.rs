@@ -161,7 +161,12 @@ impl DecisionBuilder<'_> {
             add.content = None;
         }
         let has_content = add.content.is_some() || add.content_ref.is_some();
-        if has_content && add.key.len() <= MAX_KEY_BYTES && fits(&add) {
+        let owner = self.session.context.get(&add.key).map(|item| &item.by);
+        let somebody_elses = owner.is_some_and(|by| {
+            let source = add.source.as_deref();
+            by.as_ref().is_some_and(|by| source != Some(by.as_str()))
+        });
+        if has_content && !somebody_elses && add.key.len() <= MAX_KEY_BYTES && fits(&add) {
             self.append_system(add, Some(about));
         }
     }

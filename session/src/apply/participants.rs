@@ -105,8 +105,8 @@ impl DecisionBuilder<'_> {
             Some(member) if member.announce == announce && !member.connection_lost => {
                 return Ok(Answer::Accepted(None));
             }
-            Some(_) => {}
-            None => self.check_capacity(&identity.participant)?,
+            Some(member) if !member.connection_lost => {}
+            Some(_) | None => self.check_capacity(&identity.participant)?,
         }
         let directory = announce
             .executor

@@ -10,7 +10,7 @@ use pvp_protocol::payload::{
 use pvp_protocol::{
     Action, Assessment, Category, Command, ExecutionLimits, ExtraFields, JsonObject, MessageId,
     ParticipantId, QuorumRule, Refusal, Risk, Role, RunMode, SandboxProfile, Timestamp,
-    ToolCategory,
+    ToolCategory, ToolKind,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,6 +22,7 @@ use crate::entry::Audience;
 use crate::gate::Clearance;
 use crate::grant::{Grant, GrantDetails};
 use crate::input::SubmittedMessage;
+use crate::member::Member;
 use crate::proposal::Proposal;
 
 /// The most variables that an action may add to the environment.
@@ -76,12 +77,14 @@ impl DecisionBuilder<'_> {
             .notes
             .extend(propose.deleted_files.iter().map(deletion_note));
         raise_to_claimed_risk(&mut assessment, propose.risk_level);
-        raise_to_tool_category(&mut assessment, &propose);
+        raise_to_claimed_kind(&mut assessment, propose.tool_kind(), propose.category);
+        self.drop_unchecked_contents(by, &action, &mut propose, &mut assessment);
         let long_texts = propose.arguments.iter().filter_map(long_text_note);
         assessment
             .notes
             .extend(long_texts.take(MAX_LONG_TEXT_NOTES));
-        propose.streaming |= is_declared_streaming(&propose.arguments);
+        let declared = propose.streaming || is_declared_streaming(&propose.arguments);
+        propose.streaming = declared && propose.tool_kind() != ToolKind::SHELL;
         if propose.streaming {
             let note = "goes on sending output after its first result, until it is cancelled";
             assessment.notes.push(note.to_owned());
@@ -204,6 +207,25 @@ impl DecisionBuilder<'_> {
         }
     }
 
+    /// Drops what an agent without an executor of ours says about present files: nobody checks it
+    /// when the call starts.
+    fn drop_unchecked_contents(
+        &self,
+        by: &ParticipantId,
+        action: &Action,
+        propose: &mut ToolPropose,
+        assessment: &mut Assessment,
+    ) {
+        let member = self.session.members.get(by);
+        if action.files.is_empty() || !member.is_some_and(Member::is_published_agent) {
+            return;
+        }
+        propose.file_contents.clear();
+        let note = "this agent announced no executor, so nobody checks whether the files that the \
+                    call names are as it says";
+        assessment.notes.push(note.to_owned());
+    }
+
     /// Whether something other than the assessment requires a vote.
     fn approval_requirement(
         &self,
@@ -213,7 +235,8 @@ impl DecisionBuilder<'_> {
     ) -> ApprovalRequirement {
         let listed = &self.session.config.require_approval_for;
         // The category is only the agent's claim, so known tools count as what they are, too.
-        let kinds = [propose.tool_category(), propose.category, ToolCategory::All];
+        let (ToolKind::Known(kind) | ToolKind::Stated(kind)) = propose.tool_kind();
+        let kinds = [kind, propose.category, ToolCategory::All];
         if kinds.iter().any(|kind| listed.contains(kind)) {
             return ApprovalRequirement::Required(
                 "this session requires approval for every tool of this kind".to_owned(),
@@ -335,18 +358,18 @@ impl DecisionBuilder<'_> {
 
     /// The quorum for an assessment: that of its rule if the policy sets one, else of its category
     /// and kind of tool, as the session is configured.
-    pub(super) fn quorum_for(&self, assessment: &Assessment, tool: ToolCategory) -> QuorumRule {
+    pub(super) fn quorum_for(&self, assessment: &Assessment, kind: ToolKind) -> QuorumRule {
         if let Some(quorum) = self.decision_context.policy.quorum_for(&assessment.rule) {
             return quorum.clone();
         }
-        self.quorum_for_category(assessment.category, tool)
+        self.quorum_for_category(assessment.category, kind)
     }
 
     /// The quorum for a category and a kind of tool, as the session is configured.
-    pub(super) fn quorum_for_category(&self, category: Category, tool: ToolCategory) -> QuorumRule {
+    pub(super) fn quorum_for_category(&self, category: Category, kind: ToolKind) -> QuorumRule {
         let config = &self.session.config;
-        let own = config.quorum_by_category.find(category, tool);
-        own.unwrap_or(&config.default_gate_quorum).clone()
+        let quorums = &config.quorum_by_category;
+        quorums.find(category, kind, &config.default_gate_quorum)
     }
 
     /// The deadline of a gate that opens now, if gates have one.
@@ -362,13 +385,15 @@ impl DecisionBuilder<'_> {
         self.session
             .members
             .iter()
+            // Who was told to be gone may vote when they are back; nobody waits for them.
+            .filter(|(_, member)| !member.connection_lost)
             .filter(|(id, member)| (solo || *id != proposer) && member.may_vote())
             .map(|(id, _)| id.clone())
             .collect()
     }
 
     pub(super) fn open_gate(&mut self, proposal: &Proposal) {
-        let quorum = self.quorum_for(&proposal.assessment, proposal.tool_category);
+        let quorum = self.quorum_for(&proposal.assessment, proposal.tool_kind);
         let voters = self.electorate(&proposal.proposer);
         let request = GateRequest {
             action_type: GateActionType::Tool,
@@ -584,7 +609,7 @@ fn deletion_note(file: &DeletedFile) -> String {
 /// Raises an assessment to the agent's own estimate, which never lowers it.
 ///
 /// `low` is the lowest of the published levels and what clients say of a harmless read.
-fn raise_to_claimed_risk(assessment: &mut Assessment, claim: Risk) {
+pub(super) fn raise_to_claimed_risk(assessment: &mut Assessment, claim: Risk) {
     if claim <= assessment.risk.max(Risk::Low) {
         return;
     }
@@ -604,10 +629,17 @@ fn raise_to_claimed_risk(assessment: &mut Assessment, claim: Risk) {
     }
 }
 
-/// Raises the assessment of a tool other than the shell to what its kind may do. The kind is the
-/// agent's own word, which never lowers it.
-fn raise_to_tool_category(assessment: &mut Assessment, propose: &ToolPropose) {
-    let may = match propose.tool_category() {
+/// Raises an assessment to what the kind of tool may do that the agent states, which never lowers
+/// it.
+pub(super) fn raise_to_claimed_kind(
+    assessment: &mut Assessment,
+    kind: ToolKind,
+    claimed: ToolCategory,
+) {
+    if kind == ToolKind::SHELL {
+        return;
+    }
+    let may = match claimed {
         ToolCategory::FileDelete => "deletes files",
         ToolCategory::Deploy => "deploys",
         ToolCategory::Database => "changes a database",

@@ -8,8 +8,7 @@ use pvp_protocol::payload::{
     AllowedBy, GateOutcome, GateResolve, PolicyAllow, PolicyRevoke, ResolutionCause,
 };
 use pvp_protocol::{
-    Approvers, Category, MessageId, ParticipantId, QuorumRule, Refusal, RunMode, ToolCategory,
-    tally,
+    Approvers, Category, MessageId, ParticipantId, QuorumRule, Refusal, RunMode, ToolKind, tally,
 };
 
 use super::{AnswerResult, DecisionBuilder};
@@ -58,7 +57,7 @@ impl DecisionBuilder<'_> {
                 limit: MAX_RULES as u64,
             });
         }
-        let quorum = self.quorum_for_category(Category::Write, ToolCategory::ShellExecute);
+        let quorum = self.quorum_for_category(Category::Write, ToolKind::SHELL);
         if !self.could_approve_alone(by, &quorum)? {
             let problem = format!("writes need {quorum} here, so one person cannot allow them");
             return Err(Refusal::Unauthorized(problem));
@@ -153,7 +152,7 @@ impl DecisionBuilder<'_> {
     /// proposal alone, because a rule is one vote given in advance and counts no more than one.
     pub(super) fn covering_rule(&self, proposal: &Proposal) -> Option<MessageId> {
         let command = self.allowable_command(proposal)?;
-        let quorum = self.quorum_for(&proposal.assessment, proposal.tool_category);
+        let quorum = self.quorum_for(&proposal.assessment, proposal.tool_kind);
         self.session
             .allow_rules
             .iter()
@@ -196,7 +195,7 @@ impl DecisionBuilder<'_> {
     /// The directories that may be read without a vote: those of the configuration, and those of
     /// rules whose authors could still approve such a read alone.
     pub(super) fn read_roots(&self) -> Vec<String> {
-        let quorum = self.quorum_for_category(Category::Write, ToolCategory::ShellExecute);
+        let quorum = self.quorum_for_category(Category::Write, ToolKind::SHELL);
         let in_force = |rule: &&AllowRule| {
             rule.expires_at > self.at && self.approval_would_pass(&rule.by, &quorum)
         };

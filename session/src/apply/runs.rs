@@ -133,6 +133,11 @@ impl DecisionBuilder<'_> {
             };
             result.result = Some(self.record_value(by, &run, value));
         }
+        result.error = result.error.take().map(excerpt);
+        bound_extra(&mut result.extra);
+        if let Some(ToolResultValue::Command(body)) = &mut result.result {
+            bound_extra(&mut body.extra);
+        }
         let reference = result.tool_proposal.as_str().into();
         result.extra.insert("output_ref".to_owned(), reference);
         let answer = self.relay(by, submitted, result);
@@ -369,6 +374,15 @@ impl DecisionBuilder<'_> {
             extra: ExtraFields::new(),
         };
         self.append_system(result, Some(proposal.clone()));
+    }
+}
+
+/// Drops further fields of a result that are too long to repeat.
+fn bound_extra(extra: &mut ExtraFields) {
+    let bytes = serde_json::to_vec(&extra).map_or(usize::MAX, |json| json.len());
+    if bytes > MAX_EXCERPT_BYTES {
+        extra.clear();
+        extra.insert("fields_cut".to_owned(), true.into());
     }
 }
 

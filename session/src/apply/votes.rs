@@ -9,7 +9,7 @@ use pvp_protocol::{
     ServerMessage,
 };
 
-use super::proposals::proposal_id_of;
+use super::proposals::{proposal_id_of, raise_to_claimed_kind, raise_to_claimed_risk};
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::gate::Gate;
 use crate::input::SubmittedMessage;
@@ -306,12 +306,19 @@ impl DecisionBuilder<'_> {
         }
         let mut assessment = self.assess(&action, &proposal.executor);
         self.note_unbound_files(&mut assessment, &action, &proposal.executor);
+        // What the agent said of its call holds for an edit of it, too.
+        raise_to_claimed_risk(&mut assessment, proposal.claimed_risk);
+        raise_to_claimed_kind(
+            &mut assessment,
+            proposal.tool_kind,
+            proposal.claimed_category,
+        );
         if assessment.category == Category::Blocked {
             let (rule, reason) = (assessment.rule, assessment.reason);
             return Err(Refusal::Blocked { rule, reason });
         }
         amend.gate = gate_id;
-        amend.quorum = Some(self.quorum_for(&assessment, proposal.tool_category));
+        amend.quorum = Some(self.quorum_for(&assessment, proposal.tool_kind));
         amend.deadline = self.gate_deadline();
         amend.voters = Some(self.electorate(&proposal.proposer));
         amend.assessment = Some(assessment);

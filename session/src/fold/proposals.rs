@@ -7,7 +7,8 @@ use pvp_protocol::payload::{
     TimeoutResolution, ToolDiscard, ToolExecute, ToolOutput, ToolPropose, ToolResult,
 };
 use pvp_protocol::{
-    Action, Assessment, Category, Command, MessageId, ParticipantId, Timestamp, ToolCategory,
+    Action, Assessment, Category, Command, MessageId, ParticipantId, Risk, Timestamp, ToolCategory,
+    ToolKind,
 };
 
 use crate::gate::Gate;
@@ -45,7 +46,9 @@ impl Session {
         let opened = self.open_proposal(id, agent, agent, action, assessment, &propose.description);
         if let Some(proposal) = self.proposals.get_mut(id) {
             proposal.streaming = propose.streaming;
-            proposal.tool_category = propose.tool_category();
+            proposal.tool_kind = propose.tool_kind();
+            proposal.claimed_risk = propose.risk_level;
+            proposal.claimed_category = propose.category;
         }
         Ok(opened)
     }
@@ -83,7 +86,9 @@ impl Session {
             proposer: proposer.clone(),
             executor: executor.clone(),
             action,
-            tool_category: ToolCategory::ShellExecute,
+            tool_kind: ToolKind::SHELL,
+            claimed_risk: Risk::Safe,
+            claimed_category: ToolCategory::ShellExecute,
             assessment: assessment.clone(),
             description: description.to_owned(),
             streaming: false,

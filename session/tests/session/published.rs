@@ -606,3 +606,170 @@ fn an_agent_that_comes_back_is_not_sent_again_what_it_has_dealt_with() {
         assert_eq!(fixture.session.history_filter(&participant_id(known)), None);
     }
 }
+
+fn gate_quorum(lines: &[String]) -> String {
+    let gate = lines.iter().find(|line| line.contains("gate.request"));
+    let gate = gate.unwrap_or_else(|| panic!("no gate: {lines:?}"));
+    let quorum = gate.split("quorum=").nth(1).unwrap();
+    quorum.split(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn what_an_agent_states_about_its_tool_never_asks_for_less() {
+    let any = |count: u32| json!({"type": "any", "count": count});
+    let quorums =
+        json!({"write": any(2), "network_request": any(1), "all": any(1), "deploy": any(3)});
+    let config = json!({"quorum_by_category": quorums, "require_approval_for": ["file_read"]});
+    let mut fixture = SessionFixture::team(config);
+    let mut propose = |id: &str, tool: &str, category: &str| {
+        let mut proposal = file_write("x");
+        proposal["agent"] = json!("bot");
+        (proposal["tool_name"], proposal["category"]) = (json!(tool), json!(category));
+        fixture.sends_with_id(id, "bot", "tool.propose", proposal)
+    };
+    for (number, category) in ["network_request", "all", "external_api"]
+        .into_iter()
+        .enumerate()
+    {
+        let lines = propose(&format!("p{number}"), "fetch", category);
+        assert_eq!(gate_quorum(&lines), "any:2", "{category}");
+    }
+    // It may ask for more.
+    assert_eq!(gate_quorum(&propose("p7", "ship", "deploy")), "any:3");
+    // A known tool is what it is: reading files needs approval here, whatever it is called.
+    let mut read = file_write("x");
+    read["agent"] = json!("bot");
+    read["tool_name"] = json!("file_read");
+    read["arguments"] = json!({"path": "README.md"});
+    (read["category"], read["requires_approval"]) = (json!("external_api"), json!(false));
+    let lines = fixture.sends_with_id("p8", "bot", "tool.propose", read);
+    assert!(lines[1].contains("gate.request"), "{lines:?}");
+}
+
+#[test]
+fn an_edit_keeps_what_the_agent_said_of_its_call() {
+    let any = |count: u32| json!({"type": "any", "count": count});
+    let config = json!({"quorum_by_category": {"destructive": any(2)}});
+    let mut fixture = SessionFixture::team(config);
+    let mut ship = file_write("x");
+    ship["agent"] = json!("bot");
+    (ship["tool_name"], ship["category"]) = (json!("ship"), json!("deploy"));
+    let lines = fixture.sends_with_id("p1", "bot", "tool.propose", ship);
+    assert_eq!(gate_quorum(&lines), "any:2");
+    let digest = fixture.digest("p1");
+    let edit =
+        json!({"gate": "p1", "digest": digest, "arguments": {"path": "src/a.txt", "content": "y"}});
+    let lines = fixture.sends("bob", "gate.amend", edit);
+    assert!(
+        lines[0].contains("destructive") && lines[0].contains("quorum=any:2"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn what_has_begun_to_report_is_not_granted_again_on_return() {
+    let mut fixture = open_team();
+    fixture.sends_with_id("p1", "old", "tool.propose", streaming_proposal());
+    fixture.approves("bob", "p1");
+    fixture.sends("old", "tool.result", result_of("p1"));
+    old_proposes(&mut fixture, "p2", "ls");
+    fixture.sends("old", "tool.output", output_of("p2", "a\n"));
+    let old = participant_id("old");
+    let filter = fixture.session.history_filter(&old).unwrap();
+    let grants = fixture
+        .log
+        .iter()
+        .filter(|entry| matches!(&entry.envelope.message, ServerMessage::ToolExecute(_)));
+    for grant in grants {
+        assert!(
+            !filter.includes(grant.seq(), "tool.execute"),
+            "{}",
+            grant.seq()
+        );
+    }
+    assert_eq!(filter.oldest_open(), None);
+    let prompt =
+        json!({"content": "do", "target_agent": "old", "contributors": [], "context_keys": []});
+    fixture.sends_with_id("q1", "dan", "prompt.submit", prompt);
+    let filter = fixture.session.history_filter(&old).unwrap();
+    assert_eq!(filter.oldest_open(), Some(fixture.session.head()));
+}
+
+#[test]
+fn those_who_are_gone_are_not_waited_for_and_may_not_overfill_a_session() {
+    let config = json!({"default_gate_quorum": {"type": "majority"}});
+    let mut fixture = team_with_old_agent(config);
+    for gone in ["ann", "cat"] {
+        lose(&mut fixture, gone);
+    }
+    old_proposes(&mut fixture, "p1", "make");
+    let lines = fixture.approves("bob", "p1");
+    assert!(
+        lines.iter().any(|line| line.contains("tool.execute p1")),
+        "{lines:?}"
+    );
+    // Coming back needs a place.
+    let mut fixture =
+        SessionFixture::created(SessionSettings::default(), json!({"max_participants": 1}));
+    fixture.joins(announcement("one", "human", &["driver"]));
+    lose(&mut fixture, "one");
+    fixture.joins(announcement("two", "human", &["driver"]));
+    let lines = fixture.joins(announcement("one", "human", &["driver"]));
+    assert!(lines[0].contains("refused"), "{lines:?}");
+}
+
+#[test]
+fn what_an_agent_without_an_executor_says_of_present_files_is_not_shown() {
+    let old = "the old text\n";
+    let hash = Digest::of_content(old.as_bytes()).to_string();
+    let mut fixture = team_with_old_agent(json!({}));
+    let mut proposal = file_write("new");
+    proposal["arguments"]["files"] =
+        json!([{"path": "src/a.txt", "sha256": hash, "bytes": old.len()}]);
+    proposal["file_contents"] = json!([{"path": "src/a.txt", "text": old}]);
+    fixture.sends_with_id("p1", "old", "tool.propose", proposal.clone());
+    let told = |fixture: &SessionFixture, id: &str| {
+        let entry = fixture
+            .log
+            .iter()
+            .find(|entry| *entry.id() == message_id(id));
+        serde_json::to_value(&entry.unwrap().envelope.message).unwrap()
+    };
+    let message = told(&fixture, "p1");
+    assert_eq!(message["file_contents"], Value::Null);
+    assert!(
+        message["assessment"]["notes"]
+            .to_string()
+            .contains("nobody checks"),
+        "{message}"
+    );
+    // An executor of ours checks them before it starts.
+    proposal["agent"] = json!("bot");
+    fixture.sends_with_id("p2", "bot", "tool.propose", proposal);
+    assert_eq!(told(&fixture, "p2")["file_contents"][0]["text"], old);
+}
+
+#[test]
+fn a_result_is_bounded_in_all_its_parts() {
+    let mut fixture = open_team();
+    old_proposes(&mut fixture, "p1", "ls");
+    let long = "x".repeat(3_000_000);
+    let result = json!({"tool_proposal": "p1", "success": false, "error": long, "more": long,
+        "result": {"exitCode": 1, "stdout": "", "stderr": "", "note": long}, "duration_ms": 1});
+    fixture.sends("old", "tool.result", result);
+    let entry = fixture.log.last().unwrap();
+    assert!(entry.body().len() < 300_000, "{}", entry.body().len());
+}
+
+#[test]
+fn a_written_file_does_not_take_the_context_of_somebody_else() {
+    let mut fixture = team_with_old_agent(json!({}));
+    let add = json!({"key": "file:src/a.txt", "content_type": "file", "content": "mine"});
+    fixture.sends("dan", "context.add", add);
+    written(&mut fixture, "p1", "hello", json!("wrote src/a.txt"));
+    let last = fixture.log.last().unwrap();
+    assert!(
+        matches!(last.envelope.message, ServerMessage::ToolResult(_)),
+        "{last:?}"
+    );
+}

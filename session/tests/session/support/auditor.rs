@@ -24,6 +24,8 @@ struct AuditedParticipant {
     announce: Announce,
     left: bool,
     away: bool,
+    /// Whether they were told to be gone.
+    gone: bool,
 }
 
 impl AuditedParticipant {
@@ -259,6 +261,7 @@ impl LogAuditor {
             M::Announce(announce) => self.record_announce(announce),
             M::SessionLeave(leave) if leave.connection_lost => {
                 assert!(entry.submitted_digest.is_none(), "said by the participant");
+                self.participants.get_mut(by.unwrap()).unwrap().gone = true;
             }
             M::SessionLeave(_) => {
                 let by = by.unwrap();
@@ -380,7 +383,11 @@ impl LogAuditor {
                     amend.digest, proposal.assessment.digest,
                     "an edit of something else"
                 );
-                proposal.action = Action::from_arguments("shell", &amend.arguments).unwrap();
+                let tool = match &proposal.action.command {
+                    Command::Tool { name, .. } => name.clone(),
+                    _ => "shell".to_owned(),
+                };
+                proposal.action = Action::from_arguments(&tool, &amend.arguments).unwrap();
                 proposal.assessment = amend.assessment.clone().unwrap();
                 assert_eq!(proposal.action.digest(), proposal.assessment.digest);
                 assert_ne!(proposal.assessment.category, Category::Blocked);
@@ -458,6 +465,7 @@ impl LogAuditor {
             announce: announce.clone(),
             left: false,
             away: here.is_some_and(|participant| participant.away),
+            gone: false,
         };
         let votes = participant.can_vote();
         self.participants.insert(announce.id.clone(), participant);
@@ -478,7 +486,14 @@ impl LogAuditor {
         }
     }
 
+    /// Whom a gate that opens now is about.
     fn electorate(&self, proposer: &ParticipantId) -> BTreeSet<ParticipantId> {
+        let mut voters = self.voters(proposer);
+        voters.retain(|id| !self.participants[id].gone);
+        voters
+    }
+
+    fn voters(&self, proposer: &ParticipantId) -> BTreeSet<ParticipantId> {
         let voters = self
             .participants
             .iter()
@@ -603,7 +618,7 @@ impl LogAuditor {
         vote: &AuditedVote,
     ) -> (BTreeSet<ParticipantId>, BTreeSet<ParticipantId>) {
         let skip = self.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
-        let mut eligible = self.electorate(&proposal.proposer);
+        let mut eligible = self.voters(&proposal.proposer);
         eligible.retain(|id| {
             let edited = vote.amended_by.as_ref() == Some(id);
             let admin = self.participants[id].announce.roles.contains(&Role::Admin);

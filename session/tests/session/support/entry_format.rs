@@ -147,7 +147,9 @@ impl EntryFormatter {
                 "{} {} quorum={} voters={} deadline={}",
                 self.gate_name(&amend.gate),
                 format_assessment(
-                    &Action::from_arguments("shell", &amend.arguments).unwrap(),
+                    &Action::from_arguments("shell", &amend.arguments)
+                        .or_else(|_| Action::from_arguments("tool", &amend.arguments))
+                        .unwrap(),
                     amend.assessment.as_ref()
                 ),
                 amend.quorum.as_ref().map(format_quorum).unwrap_or_default(),
