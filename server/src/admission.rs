@@ -11,7 +11,7 @@ use pvp_protocol::{Refusal, SessionId};
 
 pub(crate) use message::{
     AdmittedMessage, Allowance, Charge, MessageRefusal, ParsedMessage, admit_message, check_size,
-    decides_something, max_message_bytes, too_big,
+    decides_something, large_message_permit, max_message_bytes, too_big,
 };
 pub(crate) use principal::{Principal, Speaker};
 

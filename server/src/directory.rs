@@ -95,6 +95,8 @@ pub(crate) struct SessionDirectory {
     checked_heads: Mutex<HashMap<SessionId, LogHead>>,
     /// Permits one log at a time to be checked in the background.
     pub(crate) check_permit: Semaphore,
+    /// Lets one message at a time be parsed that is larger than most: it takes many times its size.
+    pub(crate) large_message_permit: Semaphore,
     /// How long a session without connected participants stays in memory.
     pub(crate) unload_idle_after: Duration,
     /// True once the server shuts down.
@@ -143,6 +145,7 @@ impl SessionDirectory {
             connection_count: AtomicU64::new(0),
             last_connection_closed: Notify::new(),
             checked_heads: Mutex::default(),
+            large_message_permit: Semaphore::new(1),
             check_permit: Semaphore::new(1),
             unload_idle_after,
             shutdown: watch::channel(false).0,

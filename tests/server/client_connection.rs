@@ -492,6 +492,32 @@ async fn a_revoked_token_ends_the_connection() {
 }
 
 #[tokio::test]
+async fn an_error_of_an_agent_ends_nobodys_connection() {
+    let server = TestServer::start(&[]).await;
+    server.create_session("owl", json!({})).await;
+    let dee = server.invite("dee", &["driver"], &[]);
+    let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
+    let (connection, mut events) = open(&server, "owl", &dee).await;
+    let mut agent = server.join("owl", &bot).await;
+    // Everyone can see the id of a join: it is that of the announcement.
+    agent.sync().await;
+    let announced = agent.received.iter().find(|message| {
+        message["type"] == "participant.announce"
+            && message["seq"].is_u64()
+            && message["sender"] == dee.participant.as_str()
+    });
+    let join = announced.unwrap()["id"].clone();
+    let report = json!({ "code": "UNAUTHORIZED", "message": "your access was revoked", "recoverable": false, "related_to": join });
+    agent.send_and_ack("error", report).await;
+    let bot = ParticipantId::parse(&bot.participant).unwrap();
+    let receipt = connection.prompt(&bot, "still here").await.unwrap();
+    assert!(wait_answer(receipt).await.unwrap().is_some());
+    while let Some(event) = futures_util::FutureExt::now_or_never(events.next()).flatten() {
+        assert!(!matches!(event, ConnectionEvent::Ended(_)), "{event:?}");
+    }
+}
+
+#[tokio::test]
 async fn leaving_ends_the_connection_and_is_logged() {
     let server = TestServer::start(&[]).await;
     server.create_session("owl", json!({})).await;

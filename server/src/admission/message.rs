@@ -8,6 +8,7 @@ use pvp_protocol::{
 use super::Principal;
 use crate::directory::SessionDirectory;
 use crate::viewer::Viewer;
+use tokio::sync::SemaphorePermit;
 
 /// The largest message that an agent may send to a server without login, in bytes; agents written
 /// for the published PVP v1 protocol put whole files and outputs into one.
@@ -69,6 +70,17 @@ pub(crate) fn check_size(
         return Ok(());
     }
     Err(too_big(limits))
+}
+
+/// Waits until a message that is larger than most may be parsed; others need not wait.
+pub(crate) async fn large_message_permit(
+    directory: &SessionDirectory,
+    bytes: usize,
+) -> Option<SemaphorePermit<'_>> {
+    if bytes <= directory.settings.limits.message_bytes {
+        return None;
+    }
+    directory.large_message_permit.acquire().await.ok()
 }
 
 /// The refusal of a message that is too big.

@@ -32,9 +32,11 @@ pub(super) async fn send(
 ) -> Result<Json<SessionAck>, RefusalResponse> {
     let principal = Principal::new(login);
     let (bytes, limits) = (body.len(), &directory.settings.limits);
+    let permit = admission::large_message_permit(&directory, bytes).await;
     let text = fill_defaults(body, &session, principal.participant());
     let parsed = parse_client_message(&text, limits);
     admission::check_size(bytes, &parsed, &directory).map_err(RefusalResponse::too_large)?;
+    drop(permit);
     let named = match &parsed {
         Ok((header, _)) => match &header.sender {
             Sender::Participant(id) => Some(id.clone()),

@@ -17,7 +17,9 @@ impl ParticipantConnection<'_> {
             return Some(ended);
         }
         let limits = &self.directory.settings.limits;
+        let permit = admission::large_message_permit(&self.directory, text.len()).await;
         let parsed = parse_client_message(text, limits);
+        drop(permit);
         if let Err(refusal) = admission::check_size(text.len(), &parsed, &self.directory) {
             return Some(ConnectionEnd::ByServer(CloseReason::new(
                 close_code::TOO_BIG,
