@@ -178,6 +178,8 @@ impl WorkspaceFiles {
         Ok(Some(PresentFile {
             digest: Digest::of_content(&content),
             content,
+            real_path: opened.real_path,
+            names: opened.metadata.nlink(),
             version: FileVersion::new(&opened.metadata),
             rights: FileRights::new(&opened.metadata),
         }))
@@ -189,6 +191,10 @@ impl WorkspaceFiles {
 pub(crate) struct PresentFile {
     pub(crate) content: Vec<u8>,
     pub(crate) digest: Digest,
+    /// Where it really is, from the workspace.
+    pub(crate) real_path: PathBuf,
+    /// How many names it has.
+    pub(crate) names: u64,
     version: FileVersion,
     rights: FileRights,
 }
