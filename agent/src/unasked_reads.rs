@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use pvp_policy::{EntryKind, is_secret_entry, is_secret_path};
 
+use crate::bound_files::ShownFile;
 use crate::executor::ExecutorSettings;
 use crate::private_paths::private_paths;
 
@@ -67,6 +68,22 @@ impl<'a> UnaskedReads<'a> {
         }
     }
 
+    /// Whether the content of a file that a command names is sent along with its proposal.
+    pub(crate) fn may_show(&self, shown: ShownFile<'_>) -> bool {
+        let Ok(workspace) = self.settings.workspace.canonicalize() else {
+            return false;
+        };
+        let Ok(real_path) = shown.real_path.strip_prefix(&workspace) else {
+            return false;
+        };
+        let found = FoundFile {
+            workspace: &workspace,
+            real_path,
+            names: shown.names,
+        };
+        self.check(shown.path, found).is_ok()
+    }
+
     fn is_secret(&self, relative: &Path, real_path: &Path) -> Result<bool, String> {
         let Some(text) = relative.to_str() else {
             return Err("its real path is not valid UTF-8".to_owned());
@@ -94,4 +111,50 @@ fn has_secret_name(real_path: &Path) -> bool {
         };
         is_secret_entry(parent, name, kind)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvp_policy::{FilePresence, NamedFile};
+    use std::os::unix::fs::symlink;
+
+    use crate::bound_files;
+
+    #[test]
+    fn a_command_shows_no_secret_under_another_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let workspace = root.join("workspace");
+        std::fs::create_dir_all(workspace.join(".state")).unwrap();
+        std::fs::create_dir(workspace.join("srv")).unwrap();
+        let put = |path: &str| std::fs::write(workspace.join(path), "KEY=1").unwrap();
+        for path in [".env", ".state/journal", "srv/pvp.sqlite3", "srv/a.sh"] {
+            put(path);
+        }
+        put("run.sh");
+        put("../outside");
+        symlink(".env", workspace.join("link.sh")).unwrap();
+        symlink("../outside", workspace.join("out.sh")).unwrap();
+        std::fs::hard_link(workspace.join(".env"), workspace.join("hard.sh")).unwrap();
+        let names = [
+            "run.sh",
+            ".env",
+            "link.sh",
+            "hard.sh",
+            "out.sh",
+            ".state/journal",
+            "srv/a.sh",
+        ];
+        let named = names.map(|path| NamedFile {
+            path: path.to_owned(),
+            presence: FilePresence::Expected,
+        });
+        let settings = ExecutorSettings::new(workspace.clone(), workspace.join(".state"));
+        let unasked_reads = UnaskedReads::new(&settings);
+        let proposed = bound_files::bind(&workspace, &named, |shown| unasked_reads.may_show(shown));
+        let shown: Vec<_> = proposed.shown.contents.iter().map(|it| &it.path).collect();
+        assert_eq!(shown, ["run.sh"]);
+        assert_eq!(proposed.files.len(), names.len());
+    }
 }
