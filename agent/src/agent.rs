@@ -22,11 +22,12 @@ use pvp_protocol::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::bound_files::{self, ProposedFiles, ShownFiles};
+use crate::bound_files::{self, ProposedFiles, ShownFile, ShownFiles};
 use crate::brain::tools::BackgroundJob;
 use crate::deleted_files;
 use crate::executor::{Executor, ExecutorSettings};
 use crate::proposer::{ProposalHandle, ProposeError, Proposer, ToolRequest};
+use crate::unasked_reads::UnaskedReads;
 use crate::working_directory::WorkingDirectory;
 use file_proposal::FileProposals;
 pub use recap::SessionRecap;
@@ -336,21 +337,23 @@ impl Agent {
 
     async fn bind_files(&self, action: Action) -> Result<ProposedFiles, ProposeError> {
         let (policy, workspace) = (self.policy.clone(), self.workspace.clone());
-        let directory = self.settings.workspace.clone();
+        let settings = self.settings.clone();
         let binding = tokio::task::spawn_blocking(move || {
             let named = policy.named_files(&action, &workspace).files;
+            let unasked_reads = UnaskedReads::new(&settings);
             // What `cat` could not print without a vote is not sent along either.
-            let may_show = |path: &str| {
+            let may_show = |shown: ShownFile<'_>| {
                 let command = Command::Argv {
                     command: "cat".to_owned(),
-                    args: vec!["--".to_owned(), path.to_owned()],
+                    args: vec!["--".to_owned(), shown.path.to_owned()],
                 };
                 let assessment = policy.assess(&Action::new(command), &workspace);
-                assessment.category == Category::Read
+                assessment.category == Category::Read && unasked_reads.may_show(shown)
             };
-            let mut proposed = bound_files::bind(&directory, &named, may_show);
+            let directory = &settings.workspace;
+            let mut proposed = bound_files::bind(directory, &named, may_show);
             let deleted = policy.deleted_files(&action, &workspace);
-            proposed.shown.deleted = deleted_files::describe(&directory, &deleted);
+            proposed.shown.deleted = deleted_files::describe(directory, &deleted);
             proposed
         });
         binding.await.map_err(|_| ProposeError::Closed)

@@ -3,8 +3,9 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pvp_policy::{FilePresence, NamedFile};
 use pvp_protocol::payload::{DeletedFile, FileContent};
@@ -36,13 +37,24 @@ pub(crate) struct ShownFiles {
     pub(crate) deleted: Vec<DeletedFile>,
 }
 
+/// A file whose content could be shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShownFile<'a> {
+    /// As the command names it.
+    pub(crate) path: &'a str,
+    /// Where it really is.
+    pub(crate) real_path: &'a Path,
+    /// How many names it has.
+    pub(crate) names: u64,
+}
+
 /// Hashes the named files. One that is no regular file, cannot be read or is too large is left out,
-/// and the server tells people that it is not bound. `may_show` says of a path whether its content
+/// and the server tells people that it is not bound. `may_show` says of a file whether its content
 /// may be sent along.
 pub(crate) fn bind(
     workspace: &Path,
     named: &[NamedFile],
-    may_show: impl Fn(&str) -> bool,
+    may_show: impl Fn(ShownFile<'_>) -> bool,
 ) -> ProposedFiles {
     let mut proposed = ProposedFiles::default();
     let mut content_bytes = 0;
@@ -50,7 +62,12 @@ pub(crate) fn bind(
         match read_file(&workspace.join(path)) {
             Ok(read) => {
                 let fits = content_bytes + read.beginning.len() <= MAX_ALL_CONTENT_BYTES;
-                if let Some(text) = read.whole_text().filter(|_| fits && may_show(path)) {
+                let shown = ShownFile {
+                    path,
+                    real_path: &read.real_path,
+                    names: read.metadata.nlink(),
+                };
+                if let Some(text) = read.whole_text().filter(|_| fits && may_show(shown)) {
                     content_bytes += text.len();
                     let path = path.clone();
                     proposed.shown.contents.push(FileContent { path, text });
@@ -136,6 +153,8 @@ struct ReadFile {
     /// The content, up to one byte more than is sent along.
     beginning: Vec<u8>,
     metadata: Metadata,
+    /// The path of what was opened, without links.
+    real_path: PathBuf,
 }
 
 impl ReadFile {
@@ -176,6 +195,7 @@ fn read_file(path: &Path) -> Result<ReadFile, ReadError> {
     if !metadata.is_file() {
         return Err(ReadError::Unfit("it is not a regular file".to_owned()));
     }
+    let real_path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let (digest, bytes, beginning) = hash(&mut file)?;
     if bytes > MAX_FILE_BYTES {
         return Err(ReadError::Unfit("it is too large to be hashed".to_owned()));
@@ -185,6 +205,7 @@ fn read_file(path: &Path) -> Result<ReadFile, ReadError> {
         bytes,
         beginning,
         metadata,
+        real_path,
     })
 }
 
@@ -285,7 +306,7 @@ mod tests {
             std::fs::write(directory.path().join(name), content).unwrap();
         }
         let names = ["long", "binary", "hidden"].map(|name| named(name, FilePresence::Expected));
-        let proposed = bind(directory.path(), &names, |path| path != "hidden");
+        let proposed = bind(directory.path(), &names, |shown| shown.path != "hidden");
         assert_eq!(proposed.files.len(), 3);
         assert_eq!(proposed.shown.contents, []);
     }

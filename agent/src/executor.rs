@@ -36,6 +36,7 @@ use pvp_protocol::payload::{
 use pvp_protocol::{Action, Envelope, MessageId, RunMode, SandboxProfile, Sender, ServerMessage};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
+pub use crate::binding_key::BindingKey;
 use crate::grant_check::{GrantCheck, GrantLimits};
 use crate::journal::Journal;
 use crate::private_paths::check_workspace;
@@ -86,6 +87,8 @@ pub struct ExecutorSettings {
     pub private_paths: Vec<PathBuf>,
     /// Finds the files with secrets that reads may not see.
     pub secret_files: Arc<SecretFileFinder>,
+    /// Binds changes of such files to their content.
+    pub binding_key: BindingKey,
     /// A prefix for every approved command, such as the start of a container.
     pub runner: Vec<String>,
     /// Commands that run at a time; others wait.
@@ -126,6 +129,7 @@ impl ExecutorSettings {
             state_directory,
             private_paths: Vec::new(),
             secret_files: Arc::default(),
+            binding_key: BindingKey::random(),
             runner: Vec::new(),
             max_commands: 8,
             max_background_jobs: 16,

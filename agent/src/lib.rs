@@ -7,6 +7,7 @@
 //! [wrote down itself](shown_actions), its [journal] and its own policy.
 
 pub mod agent;
+mod binding_key;
 mod bound_files;
 pub mod brain;
 mod deleted_files;
@@ -29,6 +30,7 @@ pub mod secret_files;
 pub mod shown_actions;
 mod text_edit;
 pub mod turn_loop;
+mod unasked_reads;
 mod working_directory;
 mod workspace_files;
 

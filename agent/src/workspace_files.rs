@@ -178,6 +178,8 @@ impl WorkspaceFiles {
         Ok(Some(PresentFile {
             digest: Digest::of_content(&content),
             content,
+            real_path: opened.real_path,
+            names: opened.metadata.nlink(),
             version: FileVersion::new(&opened.metadata),
             rights: FileRights::new(&opened.metadata),
         }))
@@ -187,9 +189,17 @@ impl WorkspaceFiles {
 /// A file as it was found.
 #[derive(Debug)]
 pub(crate) struct PresentFile {
+    /// All of it.
     pub(crate) content: Vec<u8>,
+    /// The SHA-256 of the content.
     pub(crate) digest: Digest,
+    /// Where it really is, from the workspace.
+    pub(crate) real_path: PathBuf,
+    /// How many names it has.
+    pub(crate) names: u64,
+    /// By which a later change is noticed.
     version: FileVersion,
+    /// What a file that replaces it gets.
     rights: FileRights,
 }
 

@@ -496,7 +496,11 @@ async fn blame_shows_hostile_text_as_text_and_reads_any_note() {
 #[tokio::test]
 async fn blame_says_what_is_not_committed_and_runs_nothing_of_the_repository() {
     let env = GitEnv::new().await;
-    std::fs::write(env.cli.workdir().join(".gitattributes"), "*.txt diff=run\n").unwrap();
+    std::fs::write(
+        env.cli.workdir().join(".gitattributes"),
+        "*.txt diff=run filter=run\nsub/* filter=a=b.C\n",
+    )
+    .unwrap();
     let trace = env.cli.home().join("ran");
     let run = format!("touch '{}'; cat", trace.display());
     for key in ["diff.run.textconv", "core.fsmonitor", "core.pager"] {
@@ -509,6 +513,12 @@ async fn blame_says_what_is_not_committed_and_runs_nothing_of_the_repository() {
     env.git(&[&without[..], &["commit", "-q", "-m", "first"]].concat())
         .await;
     std::fs::write(env.cli.workdir().join("sub/a.txt"), "one\ntwo\n").unwrap();
+    for driver in ["run", "a=b.C"] {
+        for (name, value) in [("clean", &*run), ("process", &run), ("required", "true")] {
+            env.git(&["config", &format!("filter.{driver}.{name}"), value])
+                .await;
+        }
+    }
     let _ = std::fs::remove_file(&trace);
     let lines = env.cli.run(&["git", "blame", "--json", "sub/a.txt"]).await;
     let lines: Vec<Value> = lines

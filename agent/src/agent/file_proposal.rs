@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::FileContent;
-use pvp_protocol::{Action, BoundFile, Category, FileTool, JsonObject, Risk};
+use pvp_protocol::{Action, BoundFile, Category, Digest, FileTool, JsonObject, Risk};
+use serde::Serialize;
 
 use crate::bound_files::ShownFiles;
 use crate::executor::{ExecutorSettings, file_tools_unavailable_with};
 use crate::text_edit::TextEdit;
-use crate::workspace_files::{FileChange, WorkspaceFiles, check_plain};
+use crate::unasked_reads::{FoundFile, UnaskedReads};
+use crate::workspace_files::{PresentFile, WorkspaceFiles, check_plain};
 
 /// Bytes of a proposal as JSON; a server takes messages of 1 MiB, and adds its assessment.
 const MAX_PROPOSAL_BYTES: usize = 1024 * 1024 - 64 * 1024;
@@ -43,13 +45,18 @@ impl FileProposals {
         let path = self.plain_path(file_tool.path())?;
         let file_tool = with_path(file_tool, path);
         let mut arguments = file_tool.arguments();
+        // Before the file is opened, so that an error about the size tells nothing about the file.
+        check_size(&arguments)?;
         let mut shown_files = ShownFiles::default();
         if let Some((bound, content)) = self.bind(&file_tool)? {
             let files = serde_json::to_value([bound]).unwrap_or_default();
             arguments.insert("files".to_owned(), files);
             shown_files.contents.extend(content);
         }
-        self.check_size(&arguments, &mut shown_files)?;
+        let contents = json_bytes(&shown_files.contents);
+        if json_bytes(&arguments).saturating_add(contents) > MAX_PROPOSAL_BYTES {
+            shown_files.contents.clear();
+        }
         let action = Action::from_tool_call(file_tool.name(), &arguments);
         let assessment = self.policy.assess(&action, &self.workspace);
         Ok(PreparedCall {
@@ -93,66 +100,83 @@ impl FileProposals {
             }),
         };
         let files = WorkspaceFiles::open(&self.settings.workspace)?;
+        let unasked_reads = UnaskedReads::new(&self.settings);
+        // It could not be changed with a vote either.
+        unasked_reads.check_not_private(path, &files.real_path().join(path))?;
         let change = files.begin_change(path)?;
-        if let Some(edit) = edit {
-            let Some(present) = &change.present else {
-                return Err(format!(
+        let Some(present) = &change.present else {
+            return match edit {
+                Some(_) => Err(format!(
                     "there is no file `{path}`; create it with file_write"
-                ));
+                )),
+                None => Ok(Some((bound_file(path, None, 0), None))),
             };
+        };
+        let found = FoundFile {
+            workspace: files.real_path(),
+            real_path: &present.real_path,
+            names: present.names,
+        };
+        unasked_reads.check_not_private(path, &found.workspace.join(found.real_path))?;
+        let may_read = self.is_read(path) && unasked_reads.check(path, found).is_ok();
+        let bytes = present.content.len() as u64;
+        if !may_read {
+            // Whether the edit fits would tell what the file contains. The executor finds out after
+            // the vote.
+            let digest = self.settings.binding_key.bind(path, &present.content);
+            return Ok(Some((bound_file(path, Some(digest), bytes), None)));
+        }
+        if let Some(edit) = edit {
             edit.apply(&present.content)?;
         }
-        let content = self.shown_content(path, &change);
-        let bound = BoundFile {
-            path: path.to_owned(),
-            sha256: change.present.as_ref().map(|present| present.digest),
-            bytes: change
-                .present
-                .as_ref()
-                .map_or(0, |present| present.content.len() as u64),
-        };
-        Ok(Some((bound, content)))
+        let bound = bound_file(path, Some(present.digest), bytes);
+        Ok(Some((bound, shown_content(path, present))))
     }
 
-    /// The present content, if it is short text that could be read without a vote.
-    fn shown_content(&self, path: &str, change: &FileChange<'_>) -> Option<FileContent> {
-        let content = &change.present.as_ref()?.content;
-        let text = std::str::from_utf8(content).ok()?;
+    /// Whether the policy lets this path be read without a vote.
+    fn is_read(&self, path: &str) -> bool {
         let read = FileTool::Read {
             path: path.to_owned(),
             offset: None,
             limit: None,
         };
         let read = Action::from_tool_call(read.name(), &read.arguments());
-        let may_show = self.policy.assess(&read, &self.workspace).category == Category::Read;
-        let fits = text.len() <= MAX_SHOWN_BYTES && !text.contains('\0');
-        (may_show && fits).then(|| FileContent {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        })
+        self.policy.assess(&read, &self.workspace).category == Category::Read
     }
+}
 
-    /// Refuses what no server takes, and leaves out the old content where it does not fit too.
-    fn check_size(
-        &self,
-        arguments: &JsonObject,
-        shown_files: &mut ShownFiles,
-    ) -> Result<(), String> {
-        let size = |value: serde_json::Result<Vec<u8>>| value.map_or(usize::MAX, |it| it.len());
-        let bytes = size(serde_json::to_vec(arguments));
-        if bytes > MAX_PROPOSAL_BYTES {
-            return Err(format!(
-                "the call has {bytes} bytes as JSON, and a proposal has at most \
-                 {MAX_PROPOSAL_BYTES}: write a part of the file first, and add the rest in later \
-                 steps"
-            ));
-        }
-        let contents = size(serde_json::to_vec(&shown_files.contents));
-        if bytes.saturating_add(contents) > MAX_PROPOSAL_BYTES {
-            shown_files.contents.clear();
-        }
-        Ok(())
+fn bound_file(path: &str, sha256: Option<Digest>, bytes: u64) -> BoundFile {
+    BoundFile {
+        path: path.to_owned(),
+        sha256,
+        bytes,
     }
+}
+
+/// The present content, if it is short text.
+fn shown_content(path: &str, present: &PresentFile) -> Option<FileContent> {
+    let text = std::str::from_utf8(&present.content).ok()?;
+    let fits = text.len() <= MAX_SHOWN_BYTES && !text.contains('\0');
+    fits.then(|| FileContent {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    })
+}
+
+/// Refuses what no server takes.
+fn check_size(arguments: &JsonObject) -> Result<(), String> {
+    let bytes = json_bytes(arguments);
+    match bytes > MAX_PROPOSAL_BYTES {
+        true => Err(format!(
+            "the call has {bytes} bytes as JSON, and a proposal has at most {MAX_PROPOSAL_BYTES}: \
+             write a part of the file first, and add the rest in later steps"
+        )),
+        false => Ok(()),
+    }
+}
+
+fn json_bytes(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |json| json.len())
 }
 
 fn with_path(file_tool: &FileTool, path: String) -> FileTool {
@@ -168,7 +192,6 @@ fn with_path(file_tool: &FileTool, path: String) -> FileTool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pvp_protocol::Digest;
     use serde_json::{Value, json};
 
     struct FileProposalFixture {
@@ -298,5 +321,82 @@ mod tests {
                 .unwrap_err()
                 .contains("no file tools")
         );
+    }
+
+    #[test]
+    fn guessing_at_a_secret_file_by_edits_tells_nothing_before_the_vote() {
+        let fixture = FileProposalFixture::new();
+        fixture.put(".env", b"API_KEY=s3cr3t\n");
+        let root = &fixture.proposals.settings.workspace;
+        fixture.put("other.txt", b"API_KEY=s3cr3t\n");
+        std::fs::hard_link(root.join("other.txt"), root.join("linked.txt")).unwrap();
+        let huge = "x".repeat(MAX_PROPOSAL_BYTES + 1);
+        for path in [".env", "linked.txt"] {
+            let edit = |old: &str, new: &str| {
+                let arguments = json!({ "path": path, "old_text": old, "new_text": new });
+                fixture.prepare("file_edit", arguments)
+            };
+            let [right, wrong] = ["API_KEY=s", "API_KEY=t"];
+            assert_eq!(
+                edit(right, &huge).unwrap_err(),
+                edit(wrong, &huge).unwrap_err()
+            );
+            let [right, wrong] = [right, wrong].map(|old| edit(old, "x").unwrap());
+            assert_eq!(right.arguments["files"], wrong.arguments["files"]);
+            assert_eq!(right.shown_files, ShownFiles::default());
+            assert_eq!(wrong.shown_files, ShownFiles::default());
+        }
+    }
+
+    #[test]
+    fn the_hash_of_a_secret_file_is_not_told() {
+        let fixture = FileProposalFixture::new();
+        fixture.put(".env", b"PIN=1234");
+        fixture.put(".env.local", b"PIN=1234");
+        let sha256 = |path: &str| {
+            let prepared = fixture.write(path, "x").unwrap();
+            prepared.arguments["files"][0]["sha256"].clone()
+        };
+        assert_ne!(sha256(".env"), json!(Digest::of_content(b"PIN=1234")));
+        assert_ne!(sha256(".env"), sha256(".env.local"));
+        assert_eq!(sha256(".env"), sha256(".env"));
+    }
+
+    #[test]
+    fn private_files_are_not_proposed_and_files_with_other_names_not_shown() {
+        let fixture = FileProposalFixture::new();
+        let root = &fixture.proposals.settings.workspace;
+        for directory in [".state", "srv"] {
+            std::fs::create_dir(root.join(directory)).unwrap();
+        }
+        fixture.put("srv/pvp.sqlite3", b"x");
+        fixture.put(".state/journal", b"private journal\n");
+        fixture.put("srv/notes", b"private data\n");
+        for path in [".state/journal", "srv/notes", ".state/missing"] {
+            let why = fixture.write(path, "x").unwrap_err();
+            assert!(why.contains("belongs to PVP"), "{why}");
+        }
+        fixture.put(".env", b"API_KEY=s3cr3t\n");
+        std::fs::hard_link(root.join(".env"), root.join("notes.txt")).unwrap();
+        let journal = root.join(".state/journal");
+        std::fs::hard_link(journal, root.join("journal.txt")).unwrap();
+        for path in ["notes.txt", "journal.txt"] {
+            let prepared = fixture.write(path, "x").unwrap();
+            assert_eq!(prepared.shown_files, ShownFiles::default(), "{path}");
+        }
+        // The name of a secret that leads to an ordinary file makes that a secret too.
+        fixture.put("plain.txt", b"text");
+        assert_eq!(
+            fixture
+                .write("plain.txt", "x")
+                .unwrap()
+                .shown_files
+                .contents
+                .len(),
+            1
+        );
+        std::os::unix::fs::symlink("plain.txt", root.join("secrets.yaml")).unwrap();
+        let prepared = fixture.write("plain.txt", "x").unwrap();
+        assert_eq!(prepared.shown_files, ShownFiles::default());
     }
 }

@@ -1,21 +1,22 @@
 //! Carries out a granted call of a file tool, in this process: nothing is executed.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use pvp_client::narrate;
-use pvp_policy::{EntryKind, is_secret_entry, is_secret_path};
 use pvp_protocol::payload::{ClearedBy, GrantTerms};
 use pvp_protocol::{BoundFile, Command, FileTool, SandboxProfile};
 
 use super::ExecutorSettings;
+use crate::binding_key::BindingKey;
 use crate::grant_check::AcceptedGrant;
-use crate::private_paths::private_paths;
 use crate::run::OwnOutput;
 use crate::text_edit::TextEdit;
-use crate::workspace_files::{FileChange, OpenProblem, OpenedFile, WorkspaceFiles};
+use crate::unasked_reads::{FoundFile, UnaskedReads};
+use crate::workspace_files::{FileChange, OpenProblem, PresentFile, WorkspaceFiles};
 
 /// Bytes of the output that are left for a sentence about what is not shown.
 const NOTE_BYTES: u64 = 2048;
@@ -62,7 +63,7 @@ pub(super) fn run(
         settings,
         stop_signal,
         files: &files,
-        private: private_paths(settings),
+        unasked_reads: UnaskedReads::new(settings),
     };
     match &file_tool {
         FileTool::Read {
@@ -141,8 +142,8 @@ struct FileRun<'a> {
     stop_signal: StopSignal<'a>,
     /// The workspace.
     files: &'a WorkspaceFiles,
-    /// Links, keys and journals, which nobody reads or changes by a file tool.
-    private: Vec<PathBuf>,
+    /// What is not read without a vote, or not at all.
+    unasked_reads: UnaskedReads<'a>,
 }
 
 impl FileRun<'_> {
@@ -152,7 +153,8 @@ impl FileRun<'_> {
             Err(problem @ OpenProblem::Missing(_)) => return Ok(failed(problem.to_string())),
             Err(OpenProblem::Unfit(why)) => return Ok(failed(why)),
         };
-        self.check_may_be_read(path, &opened)?;
+        let found = self.found(&opened.real_path, opened.metadata.nlink());
+        self.check_may_be_read(path, found)?;
         let bytes = opened.metadata.len();
         let max_bytes = self.grant.limits.output_bytes.saturating_sub(NOTE_BYTES);
         let request = LineRequest {
@@ -165,7 +167,7 @@ impl FileRun<'_> {
             None => request.read_from(BufReader::new(opened.file), self.stop_signal)?,
             Some(bound) => {
                 let change = self.files.begin_change(path)?;
-                check_binding(path, bound, &change)?;
+                check_binding(path, bound, &change, &self.settings.binding_key)?;
                 let content = change.present.map(|it| it.content).unwrap_or_default();
                 request.read_from(content.as_slice(), self.stop_signal)?
             }
@@ -173,50 +175,34 @@ impl FileRun<'_> {
         Ok(lines.into_output(path, bytes, offset))
     }
 
-    /// Refuses what holds secrets, by the place where the file really is. A file that people were
+    /// Refuses what may hold secrets, by the place where the file really is. A file that people were
     /// shown by its own name, and let it be read, is read.
-    fn check_may_be_read(&self, path: &str, opened: &OpenedFile) -> Result<(), String> {
-        let real_path = self.files.real_path().join(&opened.real_path);
-        self.check_not_private(path, &real_path)?;
+    fn check_may_be_read(&self, path: &str, found: FoundFile<'_>) -> Result<(), String> {
         let is_approved = match self.grant.cleared_by {
-            ClearedBy::Quorum => opened.real_path == Path::new(path),
+            ClearedBy::Quorum => found.real_path == Path::new(path),
             ClearedBy::Read
             | ClearedBy::Clock
             | ClearedBy::AllowRule
             | ClearedBy::Direct
             | ClearedBy::Tried => false,
         };
-        if is_approved || !self.is_secret(opened, &real_path)? {
-            return Ok(());
+        if is_approved {
+            let real_path = found.workspace.join(found.real_path);
+            return self.unasked_reads.check_not_private(path, &real_path);
         }
-        Err(format!(
-            "`{path}` is `{}`, which may hold secrets; ask people for that name",
-            opened.real_path.display()
-        ))
+        self.unasked_reads.check(path, found)
     }
 
-    fn is_secret(&self, opened: &OpenedFile, real_path: &Path) -> Result<bool, String> {
-        let Some(text) = opened.real_path.to_str() else {
-            return Err("its real path is not valid UTF-8".to_owned());
-        };
-        if is_secret_path(text) || has_secret_name(&opened.real_path) {
-            return Ok(true);
-        }
-        let found = self.settings.secret_files.find(&self.settings.workspace);
-        let found = found.map_err(|error| format!("{error}; ask people to read it with `cat`"))?;
-        Ok(found.iter().any(|secret| real_path.starts_with(secret)))
+    fn is_bound_by_key(&self, path: &str, present: &PresentFile) -> bool {
+        let found = self.found(&present.real_path, present.names);
+        self.unasked_reads.check(path, found).is_err()
     }
 
-    fn check_not_private(&self, path: &str, real_path: &Path) -> Result<(), String> {
-        let is_in = |private: &PathBuf| {
-            let real = private.canonicalize();
-            real_path.starts_with(private) || real.is_ok_and(|real| real_path.starts_with(real))
-        };
-        match self.private.iter().any(is_in) {
-            true => Err(format!(
-                "`{path}` belongs to PVP, which keeps links, keys or journals there"
-            )),
-            false => Ok(()),
+    fn found<'f>(&'f self, real_path: &'f Path, names: u64) -> FoundFile<'f> {
+        FoundFile {
+            workspace: self.files.real_path(),
+            real_path,
+            names,
         }
     }
 
@@ -232,13 +218,20 @@ impl FileRun<'_> {
     /// Begins to change a file that is exactly as it was when people approved the change.
     fn begin_bound_change(&self, path: &str) -> Result<FileChange<'_>, String> {
         let change = self.files.begin_change(path)?;
-        self.check_not_private(path, &change.real_path())?;
+        let unasked_reads = &self.unasked_reads;
+        unasked_reads.check_not_private(path, &change.real_path())?;
         let (Some(bound), 1) = (self.binding(path), self.grant.action.files.len()) else {
             return Err(format!(
                 "`files` does not say what `{path}` contained, and nothing else, when it was proposed"
             ));
         };
-        check_binding(path, bound, &change)?;
+        let checked = check_binding(path, bound, &change, &self.settings.binding_key);
+        checked.map_err(|why| match &change.present {
+            Some(present) if self.is_bound_by_key(path, present) => {
+                format!("{why}, or the executor restarted since; propose it again")
+            }
+            Some(_) | None => why,
+        })?;
         self.stop_signal.check()?;
         Ok(change)
     }
@@ -264,6 +257,8 @@ impl FileRun<'_> {
         let Some(present) = &change.present else {
             return Ok(failed(format!("there is no file `{path}`")));
         };
+        // Whether the text occurs in a secret file is told only after a vote.
+        self.check_may_be_read(path, self.found(&present.real_path, present.names))?;
         let (content, count) = match edit.apply(&present.content) {
             Ok(edited) => edited,
             Err(why) => return Ok(failed(why)),
@@ -274,26 +269,16 @@ impl FileRun<'_> {
     }
 }
 
-/// Whether a name on the way to this file is on the list that reads of commands are kept from.
-fn has_secret_name(real_path: &Path) -> bool {
-    let names: Vec<_> = real_path
-        .iter()
-        .map(|name| name.to_string_lossy())
-        .collect();
-    names.iter().enumerate().any(|(number, name)| {
-        let parent = number.checked_sub(1).map_or("", |at| names[at].as_ref());
-        let kind = match number + 1 == names.len() {
-            true => EntryKind::File,
-            false => EntryKind::Directory,
-        };
-        is_secret_entry(parent, name, kind)
-    })
-}
-
-fn check_binding(path: &str, bound: &BoundFile, change: &FileChange<'_>) -> Result<(), String> {
+fn check_binding(
+    path: &str,
+    bound: &BoundFile,
+    change: &FileChange<'_>,
+    key: &BindingKey,
+) -> Result<(), String> {
     let changed = |how: &str| Err(format!("`{path}` changed since it was approved{how}"));
     match (&change.present, bound.sha256) {
         (Some(present), Some(digest)) if present.digest == digest => Ok(()),
+        (Some(present), Some(digest)) if key.bind(path, &present.content) == digest => Ok(()),
         (None, None) => Ok(()),
         (Some(_), Some(_)) => changed(""),
         (Some(_), None) => changed(": there was no such file"),

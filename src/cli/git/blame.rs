@@ -31,10 +31,11 @@ pub(super) fn run(arguments: &BlameArguments) -> anyhow::Result<ExitCode> {
     let (directory, file) = place_of(&arguments.file)?;
     let repository = Repository::around(&directory)?;
     let file = file.to_str().context("the name of the file is not UTF-8")?;
-    // Without textconv, no program that the repository has configured is run on the file.
+    // Without textconv and filters, no program that the repository has configured is run on the
+    // file.
     let blame = ["blame", "--porcelain", "--no-textconv", "--", file];
     let output = repository
-        .git(&blame)
+        .git_without_filters(&blame)
         .with_context(|| format!("cannot blame {}", arguments.file.display()))?;
     let lines = parse_blame(&output);
     let decisions = read_decisions(&repository, &lines)?;

@@ -1,6 +1,6 @@
 //! Runs git in a repository, without the repository's hooks and helpers, and reads what it prints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -159,6 +159,32 @@ impl Repository {
     /// Runs git and returns what it prints.
     pub(super) fn git(&self, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
         self.git_with_input(arguments, &[])
+    }
+
+    /// The same, without the programs that convert files of the working tree for the repository.
+    pub(super) fn git_without_filters(&self, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
+        let keys = self.git(&["config", "-z", "--name-only", "--list"])?;
+        let keys = String::from_utf8(keys).context("a key of git's configuration is not UTF-8")?;
+        let drivers = keys.split('\0').filter_map(|key| {
+            let (driver, _) = key.rsplit_once('.')?;
+            driver.starts_with("filter.").then_some(driver)
+        });
+        let drivers: BTreeSet<_> = drivers.collect();
+        let settings = drivers.iter().flat_map(|driver| {
+            let unset = [("clean", ""), ("process", ""), ("required", "false")];
+            unset.map(|(name, value)| (format!("{driver}.{name}"), value))
+        });
+        let mut git = self.command_without_helpers();
+        // By the environment, because the name of a driver may contain `=`.
+        let set_before = std::env::var("GIT_CONFIG_COUNT").ok();
+        let mut count: usize = set_before.and_then(|it| it.parse().ok()).unwrap_or(0);
+        for (key, value) in settings {
+            git.env(format!("GIT_CONFIG_KEY_{count}"), key)
+                .env(format!("GIT_CONFIG_VALUE_{count}"), value);
+            count += 1;
+        }
+        git.env("GIT_CONFIG_COUNT", count.to_string());
+        run(git.args(arguments), &[])
     }
 
     fn git_line(&self, arguments: &[&str]) -> anyhow::Result<String> {

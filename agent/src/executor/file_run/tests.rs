@@ -361,3 +361,56 @@ fn links_and_paths_out_of_the_workspace_are_refused() {
     }
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "outside");
 }
+
+#[test]
+fn a_file_with_other_names_is_read_only_after_a_vote() {
+    let mut fixture = FileRunFixture::unasked();
+    fixture.put(".env", "KEY=1");
+    let workspace = &fixture.settings.workspace;
+    std::fs::hard_link(workspace.join(".env"), workspace.join("notes.txt")).unwrap();
+    let read = |fixture: &FileRunFixture| fixture.call("file_read", json!({"path": "notes.txt"}));
+    assert_eq!(
+        read(&fixture).unwrap_err(),
+        "`notes.txt` has other names (hard links), so it may be a file with secrets; use a shell \
+         command"
+    );
+    fixture.cleared_by = ClearedBy::Quorum;
+    assert_eq!(shown(&read(&fixture).unwrap()).1, "KEY=1");
+}
+
+#[test]
+fn a_secret_file_is_edited_after_a_vote_if_it_is_what_was_bound_by_the_key() {
+    let mut fixture = FileRunFixture::new();
+    fixture.put(".env", "KEY=1");
+    let edit_in = |fixture: &FileRunFixture, bound_path: &str, bound: &str, old: &str| {
+        let sha256 = fixture
+            .settings
+            .binding_key
+            .bind(bound_path, bound.as_bytes());
+        let arguments = json!({
+            "path": ".env", "old_text": old, "new_text": "2",
+            "files": [{ "path": ".env", "sha256": sha256, "bytes": 5 }],
+        });
+        fixture.call("file_edit", arguments)
+    };
+    // A rule that lets edits pass lets nobody guess at secrets.
+    fixture.cleared_by = ClearedBy::AllowRule;
+    for guess in ["1", "3"] {
+        let why = edit_in(&fixture, ".env", "KEY=1", guess).unwrap_err();
+        assert!(why.contains("may hold secrets"), "{why}");
+    }
+    fixture.cleared_by = ClearedBy::Quorum;
+    let edit = |bound_path: &str, bound: &str, old: &str| edit_in(&fixture, bound_path, bound, old);
+    for (path, bound) in [(".env", "KEY=0"), ("other", "KEY=1")] {
+        let why = edit(path, bound, "1").unwrap_err();
+        assert_eq!(
+            why,
+            "`.env` changed since it was approved, or the executor restarted since; propose it again"
+        );
+    }
+    let missing = edit(".env", "KEY=1", "3").unwrap();
+    assert_eq!(missing.exit_code, 1);
+    assert!(missing.stderr.contains("does not occur"), "{missing:?}");
+    assert_eq!(shown(&edit(".env", "KEY=1", "1").unwrap()).0, 0);
+    assert_eq!(fixture.content(".env"), "KEY=2");
+}
