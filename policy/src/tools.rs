@@ -142,10 +142,11 @@ impl<'a> JudgedCall<'a> {
             .reduce(CommandVerdict::max);
         match (worst, read) {
             (Some(worst), _) => worst,
-            (None, Some(read)) => CommandVerdict {
-                profile: self.read_profile(),
-                ..read.verdict()
-            },
+            (None, Some(read)) => {
+                let mut verdict = read.verdict();
+                verdict.profile = self.read_profile();
+                verdict
+            }
             (None, None) => {
                 let reason = format!("nothing is known about the tool `{}`", self.name);
                 CommandVerdict::write(Risk::Medium, "tool.unknown", &reason)

@@ -354,12 +354,40 @@ fn a_user_names_tools_and_paths() {
     // Nothing of ours confines another program's tool.
     let issues = assess_with(&policy, "mcp__github__list_issues");
     assert_eq!(issues.profile, SandboxProfile::None);
-    assert_eq!(
-        policy.quorum_for("team.migrations"),
-        Some(&QuorumRule::Any { count: 2 })
-    );
     assert_eq!(policy.rule("team.docs").unwrap().origin, RuleOrigin::User);
     assert_eq!(policy.failing_examples(), []);
+}
+
+#[test]
+fn a_gate_satisfies_the_quorum_of_every_rule_that_names_the_call() {
+    let rules = r#"
+[[tool]]
+id = "team.infra"
+name = "file_write"
+path = ["infra/**"]
+category = "write"
+reason = "describes our servers"
+matches = ['file_write {"path": "infra/a.tf", "content": ""}']
+quorum = { type = "any", count = 2 }
+"#;
+    let policy = Policy::with_user_file(&format!("{TOOL_RULES}{rules}"), "policy.toml").unwrap();
+    for (path, rule, count) in [
+        ("infra/a.tf", "team.infra", 2),
+        ("infra/Makefile", "tool.file-build", 2),
+        ("infra/.env", "tool.file-secret", 2),
+        ("db/migrations/7.sql", "team.migrations", 2),
+        ("db/migrations/.env", "team.migrations", 2),
+        ("src/main.rs", "tool.file-write", 1),
+    ] {
+        let line = format!(r#"file_write {{"path": "{path}", "content": ""}}"#);
+        assert_eq!(assess_with(&policy, &line).rule, rule, "{path}");
+        let usual = QuorumRule::Any { count: 1 };
+        assert_eq!(
+            policy.quorum(&action(&line), &workspace(), usual, &[]),
+            QuorumRule::Any { count },
+            "{path}"
+        );
+    }
 }
 
 #[test]
