@@ -483,7 +483,7 @@ impl<'a> Assessor<'a> {
 }
 
 /// Everything in a text that may be the name of a file.
-fn possible_names(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn possible_names(text: &str) -> impl Iterator<Item = &str> {
     let part = |c: char| c.is_alphanumeric() || "_-./~*?".contains(c);
     let names = text.split(move |c| !part(c));
     names.filter(|name| !name.is_empty() && !name.starts_with('-'))

@@ -391,6 +391,88 @@ quorum = { type = "any", count = 2 }
 }
 
 #[test]
+fn a_read_rule_lowers_no_secret_and_no_path_elsewhere() {
+    let rules = r#"
+[[tool]]
+id = "team.read"
+name = "Read"
+path = ["**"]
+category = "read"
+allow_read = true
+reason = "reads a file"
+matches = ['Read {"file_path": "src/main.rs"}']
+
+[[tool]]
+id = "team.search"
+name = "Search"
+path = ["docs/**"]
+category = "read"
+allow_read = true
+reason = "searches the documentation"
+matches = ['Search {"path": "docs/a"}']
+
+[[tool]]
+id = "team.query"
+name = "Query"
+category = "read"
+allow_read = true
+reason = "asks our index"
+matches = ['Query {"text": "a"}']
+"#;
+    let policy = Policy::with_user_file(rules, "policy.toml").unwrap();
+    for line in [
+        r#"Read {"file_path": "src/app/main.rs", "limit": 3}"#,
+        r#"Read {"file_path": ".env.example"}"#,
+        r#"Search {"path": "docs/a", "pattern": "install", "glob": "*.md"}"#,
+        r#"Search {"path": "docs/a", "glob": "docs/**/*.md"}"#,
+        r#"Query {"text": "how to install it and/or why"}"#,
+    ] {
+        let assessment = assess_with(&policy, line);
+        assert_eq!(assessment.category, Category::Read, "{line}");
+    }
+    for line in [
+        r#"Read {"file_path": ".env"}"#,
+        r#"Read {"file_path": "config/.ENV"}"#,
+        r#"Read {"file_path": "a.txt", "also": ".env"}"#,
+        r#"Read {"file_path": "a.txt", "more": [{"deep": ["a.txt .env"]}]}"#,
+        r#"Read {"file_path": "a.txt", "more": {".env": true}}"#,
+        r#"Read {"file_path": "a.txt", "glob": ".{env,txt}"}"#,
+        r#"Read {"file_path": "a.txt", "glob": ".e*"}"#,
+        r#"Read {"file_path": "a.txt", "other": "%2eenv"}"#,
+        r#"Query {"text": ".env"}"#,
+        r#"Query {"location": "keys\\id_rsa"}"#,
+    ] {
+        let assessment = assess_with(&policy, line);
+        assert_eq!(
+            (assessment.category, assessment.rule.as_str()),
+            (Category::Write, "path.secret"),
+            "{line}"
+        );
+    }
+    for line in [
+        r#"Search {"path": "docs/a", "glob": "/etc/**"}"#,
+        r#"Search {"path": "docs/a", "location": "/etc/hosts"}"#,
+        r#"Search {"path": "docs/a", "where": [{"in": "src/b"}]}"#,
+        r#"Search {"path": "docs/a", "where": {"src/b": 1}}"#,
+        r#"Search {"path": "docs/a", "where": ".."}"#,
+        r#"Search {"path": "docs/a", "where": "~"}"#,
+        r#"Search {"path": "docs/a", "where": "docs\\..\\src"}"#,
+        r#"Read {"file_path": "file:///etc/hosts"}"#,
+        r#"Read {"file_path": "$HOME/a"}"#,
+        r#"Read {"file_path": "a.txt", "glob": "{a,/etc}/**"}"#,
+    ] {
+        let assessment = assess_with(&policy, line);
+        assert_eq!(
+            (assessment.category, assessment.rule.as_str()),
+            (Category::Write, "tool.unknown"),
+            "{line}"
+        );
+    }
+    let long = format!(r#"Query {{"text": "{}"}}"#, "a ".repeat(40_000));
+    assert_eq!(assess_with(&policy, &long).rule, "tool.arguments");
+}
+
+#[test]
 fn the_examples_of_the_manual_hold() {
     let manual = include_str!("../../../docs/policy.md");
     let (_, rules) = manual.split_once("[[tool]] ").expect("it is in the manual");
