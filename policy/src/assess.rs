@@ -65,6 +65,8 @@ pub(crate) struct Assessor<'a> {
     pub(crate) steps: u32,
     /// Whether something runs a script that is not in its arguments.
     runs_unseen_script: bool,
+    /// Whether a limit was reached, so that more rules may match than did.
+    pub(crate) is_incomplete: bool,
     /// Whether a file is read whose name is only known when the line runs.
     reads_computed_path: bool,
     /// Words that the line prints, and that may become such a name.
@@ -88,6 +90,7 @@ impl<'a> Assessor<'a> {
             bytes_parsed: 0,
             steps: 0,
             runs_unseen_script: false,
+            is_incomplete: false,
             reads_computed_path: false,
             printed_words: Vec::new(),
             read_words: Vec::new(),
@@ -163,6 +166,7 @@ impl<'a> Assessor<'a> {
             let span = 0..source.len();
             // The raw rules check this text as part of the whole line.
             self.runs_unseen_script = true;
+            self.is_incomplete = true;
             return (vec![SpanVerdict { span, verdict }], vec![reason.to_owned()]);
         }
         let mut all = (Vec::new(), Vec::new());
@@ -184,6 +188,7 @@ impl<'a> Assessor<'a> {
         let source = interpretation.text.as_str();
         let mut script = syntax::parse_script(source, directory);
         self.steps += script.steps;
+        self.is_incomplete |= script.too_large;
         if interpretation.is_modified() {
             let why = "has backslashes around line breaks";
             script.doubts.push(why.to_owned());
@@ -219,6 +224,7 @@ impl<'a> Assessor<'a> {
         self.commands_assessed += 1;
         self.steps += 1;
         if self.commands_assessed > MAX_ASSESSED_COMMANDS {
+            self.is_incomplete = true;
             return CommandVerdict::write(
                 Risk::Medium,
                 "default.too-much",
@@ -306,6 +312,7 @@ impl<'a> Assessor<'a> {
     ) -> Option<CommandVerdict> {
         let found = wrappers::wrapped_commands(self.table, name, &command.words)?;
         if depth >= MAX_WRAPPER_DEPTH {
+            self.is_incomplete = true;
             let reason = "too many commands that run commands";
             return Some(CommandVerdict::write(
                 Risk::High,
@@ -476,7 +483,7 @@ impl<'a> Assessor<'a> {
 }
 
 /// Everything in a text that may be the name of a file.
-fn possible_names(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn possible_names(text: &str) -> impl Iterator<Item = &str> {
     let part = |c: char| c.is_alphanumeric() || "_-./~*?".contains(c);
     let names = text.split(move |c| !part(c));
     names.filter(|name| !name.is_empty() && !name.starts_with('-'))

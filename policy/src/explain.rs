@@ -5,7 +5,7 @@ use pvp_protocol::{Action, Assessment, Category, Command, Risk};
 use crate::load::{PolicyError, RuleSource};
 use crate::verdict::default_risk;
 use crate::word::ShellWord;
-use crate::{Policy, RuleOrigin, Workspace};
+use crate::{Policy, RuleOrigin, RuleQuorums, Workspace};
 
 /// The kind of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct Explanation {
     /// How much work the assessment took, counted rather than timed.
     pub steps: u32,
     pub matched_rules: Vec<String>,
+    /// What the rules that matched say about who has to approve.
+    pub quorums: RuleQuorums,
     /// The commands that were found to only read, with the words that each is expected to receive.
     pub read_commands: Vec<Vec<ExpectedWord>>,
 }

@@ -16,6 +16,7 @@ mod normalize;
 mod parse;
 mod paths;
 mod public_variables;
+mod quorum;
 mod read_rules;
 mod rule_file;
 mod rule_table;
@@ -35,8 +36,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use pvp_protocol::{
-    Action, Assessment, Category, Command, ExecutionLimits, PartAssessment, QuorumRule, Risk,
-    RunMode, SandboxProfile,
+    Action, Assessment, Category, Command, ExecutionLimits, PartAssessment, ParticipantId,
+    QuorumRule, Risk, RunMode, SandboxProfile,
 };
 
 pub use environment::{changes_meaning, is_known_locale};
@@ -44,6 +45,7 @@ pub use explain::{ExampleFailure, ExpectedWord, Explanation, RuleInfo, RuleKind}
 pub use load::PolicyError;
 pub use named_files::{FilePresence, NamedFile, NamedFiles};
 pub use paths::{ReadRootProblem, Workspace, check_read_root};
+pub use quorum::RuleQuorums;
 pub use rule_table::RuleOrigin;
 pub use secret_files::{EntryKind, is_secret_entry, public_file_patterns, secret_file_patterns};
 pub use tools::is_secret_path;
@@ -112,9 +114,21 @@ impl Policy {
         &self.table.limits
     }
 
-    /// The quorum of gates that this rule opens, where a rule file sets one.
-    pub fn quorum_for(&self, rule: &str) -> Option<&QuorumRule> {
-        self.table.quorums.get(rule)
+    /// The quorum of a gate for an action. It satisfies every rule that matches any part of the
+    /// action and sets one. `usual` is the session's own, and `electorate` are those who may approve
+    /// when the gate opens.
+    pub fn quorum(
+        &self,
+        action: &Action,
+        workspace: &Workspace,
+        usual: QuorumRule,
+        electorate: &[ParticipantId],
+    ) -> QuorumRule {
+        if self.table.quorums.is_empty() {
+            return usual;
+        }
+        let quorums = self.explain(action, workspace).quorums;
+        quorums.combine(usual, electorate)
     }
 
     /// The program among these words, if any, that runs code which its arguments or its input give:
@@ -184,6 +198,7 @@ impl Policy {
             assessment,
             steps: 0,
             matched_rules: Vec::new(),
+            quorums: RuleQuorums::of_all_rules(&self.table),
             read_commands: Vec::new(),
         }
     }
@@ -199,6 +214,7 @@ impl Policy {
         let shown = self.collect_verdicts(action, workspace, &mut assessor);
         let doubts = doubts(action, &shown, &assessor);
         let decision = decide(&assessor, &doubts);
+        let quorums = RuleQuorums::new(&self.table, &assessor, &decision);
         let profile = match decision.category {
             Category::Read => match &action.command {
                 Command::Tool { .. } => decision.profile,
@@ -232,6 +248,7 @@ impl Policy {
             assessment,
             steps: assessor.steps,
             matched_rules: assessor.matched_rules.into_iter().collect(),
+            quorums,
             read_commands: assessor.read_commands,
         };
         (explanation, assessor.outside_paths)

@@ -238,6 +238,7 @@ impl CommandRule {
             self.data.id.get_ref(),
             &self.data.reason,
         )
+        .by(self.origin)
     }
 
     pub(crate) fn risk(&self) -> Risk {
@@ -250,6 +251,6 @@ impl RawRule {
     pub(crate) fn verdict(&self) -> CommandVerdict {
         let category = self.data.category;
         let id = self.data.id.get_ref();
-        CommandVerdict::new(category, default_risk(category), id, &self.data.reason)
+        CommandVerdict::new(category, default_risk(category), id, &self.data.reason).by(self.origin)
     }
 }

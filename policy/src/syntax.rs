@@ -80,6 +80,8 @@ pub(crate) struct ParsedScript {
     pub(crate) steps: u32,
     /// Whether something was not understood, so that raw rules must search the text.
     pub(crate) opaque: bool,
+    /// Whether a limit was reached, so that there may be more commands than these.
+    pub(crate) too_large: bool,
     /// The line without the text of its here-documents, where those are certain.
     pub(crate) code: String,
     /// The text of its here-documents.
@@ -177,6 +179,11 @@ impl SyntaxWalker<'_> {
         self.add_doubt(why);
     }
 
+    fn mark_too_large(&mut self, why: &str) {
+        self.script.too_large = true;
+        self.mark_opaque(why);
+    }
+
     /// Compares the parser's words with those of the strict lexer. The line can be a read only if
     /// they are exactly the same; if the lexer found other commands, those are assessed too.
     fn cross_check(&mut self, strict: Option<LineLayout>, directory: &ResolvedPath) {
@@ -209,7 +216,7 @@ impl SyntaxWalker<'_> {
             || self.script.commands.len() >= MAX_COMMANDS
             || self.script.steps > MAX_VISITS
         {
-            return self.mark_opaque("too deep or too long to parse");
+            return self.mark_too_large("too deep or too long to parse");
         }
         if nesting > MAX_READ_NESTING {
             self.add_doubt("nested too deeply");
@@ -437,7 +444,7 @@ impl SyntaxWalker<'_> {
                     self.add_doubt("uses a computed value");
                 }
                 if depth > MAX_TREE_DEPTH {
-                    return self.mark_opaque("nested too deeply to parse");
+                    return self.mark_too_large("nested too deeply to parse");
                 }
                 let mut cursor = node.walk();
                 for child in node.named_children(&mut cursor) {

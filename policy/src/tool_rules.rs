@@ -169,7 +169,7 @@ impl ToolRule {
 
     pub(crate) fn verdict(&self) -> CommandVerdict {
         let id = self.data.id.get_ref();
-        CommandVerdict::new(self.data.category, self.risk(), id, &self.data.reason)
+        CommandVerdict::new(self.data.category, self.risk(), id, &self.data.reason).by(self.origin)
     }
 
     pub(crate) fn risk(&self) -> Risk {

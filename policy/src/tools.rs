@@ -3,12 +3,14 @@
 
 use pvp_protocol::{
     Action, Category, Command, FileTool, JsonObject, Risk, SandboxProfile, path_arguments,
+    text_arguments,
 };
 
-use crate::assess::{Assessor, SpanVerdict};
+use crate::assess::{Assessor, SpanVerdict, possible_names};
+use crate::normalize::expand_braces;
 use crate::paths::{PathRoot, ResolvedPath, Workspace};
 use crate::rule_table::{RuleOrigin, RuleTable};
-use crate::secret_files::is_secret;
+use crate::secret_files::{is_aimed_at_secret, is_secret};
 use crate::tool_rules::ToolRule;
 use crate::verdict::CommandVerdict;
 use crate::word::ShellWord;
@@ -18,6 +20,10 @@ const MAX_PATH_BYTES: usize = 4096;
 
 /// Paths of one call that rules look at. With more, nothing is a read.
 const MAX_PATHS: usize = 64;
+
+/// Texts of one call that are searched for the names of secret files, in bytes. With more, nothing
+/// is a read.
+const MAX_SEARCHED_BYTES: usize = 32 * 1024;
 
 /// Assesses a call, and returns the text that people must be able to see to trust it.
 pub(crate) fn assess(
@@ -88,6 +94,8 @@ struct JudgedCall<'a> {
     paths: Vec<JudgedPath<'a>>,
     /// Whether there may be others.
     more_paths: bool,
+    /// Every text in the arguments of a tool that is not ours, whatever its argument is called.
+    texts: Vec<&'a str>,
     workspace: &'a Workspace,
 }
 
@@ -107,6 +115,10 @@ impl<'a> JudgedCall<'a> {
                 .collect(),
             None => path_arguments(arguments),
         };
+        let all_texts = match &file_tool {
+            Some(_) => Vec::new(),
+            None => text_arguments(arguments),
+        };
         let usable = texts.iter().filter(|text| text.len() <= MAX_PATH_BYTES);
         let paths = usable
             .take(MAX_PATHS)
@@ -117,6 +129,7 @@ impl<'a> JudgedCall<'a> {
             file_tool,
             more_paths: paths.len() < texts.len(),
             paths,
+            texts: all_texts,
             workspace,
         }
     }
@@ -130,6 +143,7 @@ impl<'a> JudgedCall<'a> {
         let read = rules
             .iter()
             .find(|rule| rule.data.category == Category::Read);
+        let secret = read.and_then(|_| self.secret_verdict(assessor));
         let raising = rules.iter().filter(|rule| {
             let by_user = read.is_some_and(|read| read.origin == RuleOrigin::User);
             let lowered = by_user && rule.origin == RuleOrigin::BuiltIn && !rule.has_paths();
@@ -138,14 +152,16 @@ impl<'a> JudgedCall<'a> {
         });
         let worst = certain
             .into_iter()
+            .chain(secret)
             .chain(raising.map(|rule| rule.verdict()))
             .reduce(CommandVerdict::max);
         match (worst, read) {
             (Some(worst), _) => worst,
-            (None, Some(read)) => CommandVerdict {
-                profile: self.read_profile(),
-                ..read.verdict()
-            },
+            (None, Some(read)) => {
+                let mut verdict = read.verdict();
+                verdict.profile = self.read_profile();
+                verdict
+            }
             (None, None) => {
                 let reason = format!("nothing is known about the tool `{}`", self.name);
                 CommandVerdict::write(Risk::Medium, "tool.unknown", &reason)
@@ -165,7 +181,21 @@ impl<'a> JudgedCall<'a> {
             Category::Read => {
                 let fits =
                     |path: &JudgedPath<'_>| path.is_inside && rule.matches_path(&path.relative);
-                !self.more_paths && !self.paths.is_empty() && paths.all(fits)
+                let texts_fit = || {
+                    let mut texts = self.texts.iter().filter(|text| may_be_path(text));
+                    texts.all(|text| {
+                        text.len() <= MAX_PATH_BYTES
+                            && !has_other_meaning(text)
+                            && fits(&JudgedPath::new(text, self.workspace))
+                    })
+                };
+                !self.more_paths
+                    && !self.paths.is_empty()
+                    && self.texts.len() <= MAX_PATHS
+                    && paths.all(|path| {
+                        fits(path) && (self.file_tool.is_some() || !has_other_meaning(path.text))
+                    })
+                    && texts_fit()
             }
             Category::Write | Category::Destructive | Category::Blocked => {
                 self.more_paths || paths.any(|path| rule.matches_path(&path.relative))
@@ -188,6 +218,41 @@ impl<'a> JudgedCall<'a> {
             FileTool::Read { .. } => self.read_verdict(path, assessor),
             FileTool::Write { .. } | FileTool::Edit { .. } => self.write_verdict(path, assessor),
         }
+    }
+
+    /// The verdict on a call of a tool that is not ours, if a text in its arguments names a secret
+    /// file: whoever vouches for a tool does not vouch for every file that it is given.
+    fn secret_verdict(&self, assessor: &mut Assessor<'_>) -> Option<CommandVerdict> {
+        let length: usize = self.texts.iter().map(|text| text.len()).sum();
+        if length > MAX_SEARCHED_BYTES {
+            let reason = "its arguments are too long to search them for secret files";
+            return Some(CommandVerdict::write(Risk::Low, "tool.arguments", reason));
+        }
+        let shown = self
+            .texts
+            .iter()
+            .find_map(|text| self.secret_name_in(text))?;
+        assessor.notes.insert(format!("may hold secrets: {shown}"));
+        let reason = format!("names `{shown}`, which may hold secrets");
+        Some(CommandVerdict::write(Risk::High, "path.secret", &reason))
+    }
+
+    fn secret_name_in(&self, text: &str) -> Option<String> {
+        let directory = self.workspace.resolve_cwd(None);
+        let is_secret_name = |name: &str| {
+            let path = directory.join(name);
+            is_secret(&path) || is_aimed_at_secret(&path)
+        };
+        let decoded = percent_decoded(text).replace('\\', "/");
+        let expanded = match decoded.len() <= MAX_PATH_BYTES {
+            true => expand_braces(&decoded),
+            false => Vec::new(),
+        };
+        let mut texts = std::iter::once(&decoded).chain(&expanded);
+        texts.find_map(|text| {
+            let mut names = std::iter::once(text.as_str()).chain(possible_names(text));
+            names.find(|name| is_secret_name(name)).map(str::to_owned)
+        })
     }
 
     fn read_verdict(
@@ -280,6 +345,40 @@ impl<'a> JudgedCall<'a> {
             assessor.notes.insert(note.to_owned());
         }
     }
+}
+
+/// Whether a text may be a path, whatever its argument is called.
+fn may_be_path(text: &str) -> bool {
+    text.contains(['/', '\\']) || text == ".." || text.starts_with('~')
+}
+
+/// Whether a tool may take this path for another than it seems to be: an address, a path of
+/// Windows, or one with lists, variables or encoded characters in it.
+fn has_other_meaning(path: &str) -> bool {
+    path.contains(['\\', '{', '}', '$', '%', ':'])
+}
+
+/// A text with the characters that are encoded in it as `%2e`.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digit = |at: usize| {
+            let digit = after.get(at).map(|byte| char::from(*byte))?;
+            digit.to_digit(16).and_then(|it| u8::try_from(it).ok())
+        };
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push(high * 16 + low);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Characters by which source code looks different from what it means.

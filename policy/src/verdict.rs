@@ -2,6 +2,8 @@
 
 use pvp_protocol::{Category, Risk, SandboxProfile};
 
+use crate::rule_table::RuleOrigin;
+
 /// What one rule says about a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandVerdict {
@@ -17,6 +19,10 @@ pub(crate) struct CommandVerdict {
     pub(crate) profile: SandboxProfile,
     /// It only reads, and is a write because of what it reads.
     pub(crate) sensitive_read: bool,
+    /// Who wrote the rule.
+    origin: RuleOrigin,
+    /// Other rules with the same category.
+    equals: Vec<String>,
 }
 
 impl CommandVerdict {
@@ -28,7 +34,19 @@ impl CommandVerdict {
             reason: reason.to_owned(),
             profile: SandboxProfile::None,
             sensitive_read: false,
+            origin: RuleOrigin::BuiltIn,
+            equals: Vec::new(),
         }
+    }
+
+    /// This verdict by a rule of this origin.
+    pub(crate) fn by(self, origin: RuleOrigin) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// The ids of all rules that gave the category.
+    pub(crate) fn deciding_rules(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.rule).chain(&self.equals)
     }
 
     pub(crate) fn write(risk: Risk, rule: &str, reason: &str) -> Self {
@@ -43,15 +61,23 @@ impl CommandVerdict {
         }
     }
 
-    /// The more severe of the two; `self` if they are equal. It stays a sensitive read only if the
-    /// other does no more than read either.
+    /// The more severe of the two. If they are equal, that of a user's rule, or else `self`. It
+    /// stays a sensitive read only if the other does no more than read either.
     pub(crate) fn max(self, other: Self) -> Self {
         let only_reads = self.only_reads() && other.only_reads();
-        let more_severe = if (other.category, other.risk) > (self.category, self.risk) {
-            other
-        } else {
-            self
+        let rank = |it: &Self| (it.category, it.risk, it.origin == RuleOrigin::User);
+        let (mut more_severe, less_severe) = match rank(&other) > rank(&self) {
+            true => (other, self),
+            false => (self, other),
         };
+        if less_severe.category == more_severe.category {
+            let ids = std::iter::once(less_severe.rule).chain(less_severe.equals);
+            for id in ids {
+                if more_severe.deciding_rules().all(|other| *other != id) {
+                    more_severe.equals.push(id);
+                }
+            }
+        }
         match only_reads {
             true => more_severe,
             false => more_severe.not_only_reading(),

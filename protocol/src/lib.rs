@@ -54,7 +54,7 @@ pub use quorum::{Approvers, QuorumRule, Tally, dependent_approvals, tally};
 pub use refusal::{ErrorCode, Refusal};
 pub use role::{Capability, ParticipantKind, Role, Transport, capabilities_of};
 pub use time::{Timestamp, TimestampError};
-pub use tool_call::{ToolCallError, path_arguments};
+pub use tool_call::{ToolCallError, path_arguments, text_arguments};
 pub use unique_fields::UniqueFields;
 pub use wire::{ExtraFields, JsonObject};
 

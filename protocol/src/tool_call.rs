@@ -99,6 +99,24 @@ fn collect_paths<'a>(value: &'a Value, is_path: bool, found: &mut Vec<&'a str>) 
     }
 }
 
+/// All texts in a tool's arguments, at any depth, with the names of fields below the first level.
+pub fn text_arguments(arguments: &JsonObject) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut open: Vec<&Value> = arguments.values().collect();
+    while let Some(value) = open.pop() {
+        match value {
+            Value::String(text) => found.push(text.as_str()),
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => {
+                found.extend(fields.keys().map(String::as_str));
+                open.extend(fields.values());
+            }
+            Value::Number(_) | Value::Bool(_) | Value::Null => {}
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

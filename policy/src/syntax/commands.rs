@@ -63,7 +63,7 @@ impl SyntaxWalker<'_> {
         }
         let full = self.script.commands.len() >= MAX_COMMANDS;
         if full || words.len() > MAX_WORDS {
-            self.mark_opaque("too long to parse");
+            self.mark_too_large("too long to parse");
         }
         if full {
             return;
@@ -188,7 +188,7 @@ impl SyntaxWalker<'_> {
     ) {
         if words.len() > MAX_WORDS {
             words.truncate(MAX_WORDS);
-            self.mark_opaque("has too many words to check");
+            self.mark_too_large("has too many words to check");
         }
         let command = SimpleCommand {
             words,
@@ -274,7 +274,7 @@ impl SyntaxWalker<'_> {
     fn visit_substitutions(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         self.script.steps += 1;
         if depth > MAX_TREE_DEPTH {
-            return self.mark_opaque("nested too deeply to parse");
+            return self.mark_too_large("nested too deeply to parse");
         }
         match node.kind() {
             "command_substitution" | "process_substitution" => self.visit(node, depth, nesting),

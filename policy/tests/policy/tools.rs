@@ -354,12 +354,122 @@ fn a_user_names_tools_and_paths() {
     // Nothing of ours confines another program's tool.
     let issues = assess_with(&policy, "mcp__github__list_issues");
     assert_eq!(issues.profile, SandboxProfile::None);
-    assert_eq!(
-        policy.quorum_for("team.migrations"),
-        Some(&QuorumRule::Any { count: 2 })
-    );
     assert_eq!(policy.rule("team.docs").unwrap().origin, RuleOrigin::User);
     assert_eq!(policy.failing_examples(), []);
+}
+
+#[test]
+fn a_gate_satisfies_the_quorum_of_every_rule_that_names_the_call() {
+    let rules = r#"
+[[tool]]
+id = "team.infra"
+name = "file_write"
+path = ["infra/**"]
+category = "write"
+reason = "describes our servers"
+matches = ['file_write {"path": "infra/a.tf", "content": ""}']
+quorum = { type = "any", count = 2 }
+"#;
+    let policy = Policy::with_user_file(&format!("{TOOL_RULES}{rules}"), "policy.toml").unwrap();
+    for (path, rule, count) in [
+        ("infra/a.tf", "team.infra", 2),
+        ("infra/Makefile", "tool.file-build", 2),
+        ("infra/.env", "tool.file-secret", 2),
+        ("db/migrations/7.sql", "team.migrations", 2),
+        ("db/migrations/.env", "team.migrations", 2),
+        ("src/main.rs", "tool.file-write", 1),
+    ] {
+        let line = format!(r#"file_write {{"path": "{path}", "content": ""}}"#);
+        assert_eq!(assess_with(&policy, &line).rule, rule, "{path}");
+        let usual = QuorumRule::Any { count: 1 };
+        assert_eq!(
+            policy.quorum(&action(&line), &workspace(), usual, &[]),
+            QuorumRule::Any { count },
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn a_read_rule_lowers_no_secret_and_no_path_elsewhere() {
+    let rules = r#"
+[[tool]]
+id = "team.read"
+name = "Read"
+path = ["**"]
+category = "read"
+allow_read = true
+reason = "reads a file"
+matches = ['Read {"file_path": "src/main.rs"}']
+
+[[tool]]
+id = "team.search"
+name = "Search"
+path = ["docs/**"]
+category = "read"
+allow_read = true
+reason = "searches the documentation"
+matches = ['Search {"path": "docs/a"}']
+
+[[tool]]
+id = "team.query"
+name = "Query"
+category = "read"
+allow_read = true
+reason = "asks our index"
+matches = ['Query {"text": "a"}']
+"#;
+    let policy = Policy::with_user_file(rules, "policy.toml").unwrap();
+    for line in [
+        r#"Read {"file_path": "src/app/main.rs", "limit": 3}"#,
+        r#"Read {"file_path": ".env.example"}"#,
+        r#"Search {"path": "docs/a", "pattern": "install", "glob": "*.md"}"#,
+        r#"Search {"path": "docs/a", "glob": "docs/**/*.md"}"#,
+        r#"Query {"text": "how to install it and/or why"}"#,
+    ] {
+        let assessment = assess_with(&policy, line);
+        assert_eq!(assessment.category, Category::Read, "{line}");
+    }
+    for line in [
+        r#"Read {"file_path": ".env"}"#,
+        r#"Read {"file_path": "config/.ENV"}"#,
+        r#"Read {"file_path": "a.txt", "also": ".env"}"#,
+        r#"Read {"file_path": "a.txt", "more": [{"deep": ["a.txt .env"]}]}"#,
+        r#"Read {"file_path": "a.txt", "more": {".env": true}}"#,
+        r#"Read {"file_path": "a.txt", "glob": ".{env,txt}"}"#,
+        r#"Read {"file_path": "a.txt", "glob": ".e*"}"#,
+        r#"Read {"file_path": "a.txt", "other": "%2eenv"}"#,
+        r#"Query {"text": ".env"}"#,
+        r#"Query {"location": "keys\\id_rsa"}"#,
+    ] {
+        let assessment = assess_with(&policy, line);
+        assert_eq!(
+            (assessment.category, assessment.rule.as_str()),
+            (Category::Write, "path.secret"),
+            "{line}"
+        );
+    }
+    for line in [
+        r#"Search {"path": "docs/a", "glob": "/etc/**"}"#,
+        r#"Search {"path": "docs/a", "location": "/etc/hosts"}"#,
+        r#"Search {"path": "docs/a", "where": [{"in": "src/b"}]}"#,
+        r#"Search {"path": "docs/a", "where": {"src/b": 1}}"#,
+        r#"Search {"path": "docs/a", "where": ".."}"#,
+        r#"Search {"path": "docs/a", "where": "~"}"#,
+        r#"Search {"path": "docs/a", "where": "docs\\..\\src"}"#,
+        r#"Read {"file_path": "file:///etc/hosts"}"#,
+        r#"Read {"file_path": "$HOME/a"}"#,
+        r#"Read {"file_path": "a.txt", "glob": "{a,/etc}/**"}"#,
+    ] {
+        let assessment = assess_with(&policy, line);
+        assert_eq!(
+            (assessment.category, assessment.rule.as_str()),
+            (Category::Write, "tool.unknown"),
+            "{line}"
+        );
+    }
+    let long = format!(r#"Query {{"text": "{}"}}"#, "a ".repeat(40_000));
+    assert_eq!(assess_with(&policy, &long).rule, "tool.arguments");
 }
 
 #[test]

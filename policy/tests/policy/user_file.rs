@@ -6,13 +6,25 @@
 )]
 
 use pvp_policy::{Policy, RuleOrigin, Workspace};
-use pvp_protocol::{Action, Category, Command, ExecutionLimits, QuorumRule};
+use pvp_protocol::{Action, Category, Command, ExecutionLimits, ParticipantId, QuorumRule};
 
 fn category(policy: &Policy, line: &str) -> Category {
     let action = Action::new(Command::Shell {
         line: line.to_owned(),
     });
     policy.assess(&action, &Workspace::default()).category
+}
+
+fn quorum_with(policy: &Policy, line: &str, usual: QuorumRule) -> QuorumRule {
+    let action = Action::new(Command::Shell {
+        line: line.to_owned(),
+    });
+    let electorate = ["ann", "bob", "cat"].map(|name| ParticipantId::parse(name).unwrap());
+    policy.quorum(&action, &Workspace::default(), usual, &electorate)
+}
+
+fn quorum(policy: &Policy, line: &str) -> QuorumRule {
+    quorum_with(policy, line, QuorumRule::Any { count: 1 })
 }
 
 fn load_error(text: &str) -> String {
@@ -74,11 +86,11 @@ fn a_user_adds_and_raises_and_allows_reads() {
     assert_eq!(category(&policy, "sudo mytool status"), Category::Write);
     assert_ne!(policy.hash(), built_in.hash());
     assert_eq!(
-        policy.quorum_for("team.deploy"),
-        Some(&QuorumRule::Any { count: 2 })
+        quorum(&policy, "deploy --prod"),
+        QuorumRule::Any { count: 2 }
     );
-    assert_eq!(policy.quorum_for("git.push-force"), Some(&QuorumRule::All));
-    assert_eq!(policy.quorum_for("files.rm"), None);
+    assert_eq!(quorum(&policy, "git push --force"), QuorumRule::All);
+    assert_eq!(quorum(&policy, "rm a"), QuorumRule::Any { count: 1 });
     let limits = ExecutionLimits {
         timeout_ms: 10_000,
         output_bytes: 1000,
@@ -88,6 +100,79 @@ fn a_user_adds_and_raises_and_allows_reads() {
         policy.rule("team.deploy").map(|rule| rule.origin),
         Some(RuleOrigin::User)
     );
+}
+
+#[test]
+fn a_gate_satisfies_the_quorum_of_every_rule_that_matches() {
+    let text = r#"
+[[rule]]
+id = "team.terraform"
+command = "terraform"
+category = "write"
+reason = "changes what customers use"
+matches = ["terraform apply"]
+quorum = { type = "any", count = 2 }
+
+[[rule]]
+id = "team.release"
+command = "release"
+category = "destructive"
+reason = "cannot be taken back"
+matches = ["release 1"]
+quorum = { type = "any", count = 1 }
+"#;
+    let policy = Policy::with_user_file(text, "policy.toml").unwrap();
+    let two = QuorumRule::Any { count: 2 };
+    let deep = format!("{} sh -c 'terraform apply'", "sudo ".repeat(20));
+    let many = format!("{}terraform apply", "mkdir a; ".repeat(300));
+    for line in [
+        "terraform apply",
+        "terraform destroy",
+        "terraform apply; rm -rf build",
+        "rm -rf build && terraform apply",
+        "sh -c 'rm -rf build; terraform apply'",
+        "release 1; terraform apply",
+        "X=1 terraform apply > /tmp/x",
+        &deep,
+        &many,
+    ] {
+        assert_eq!(quorum(&policy, line), two, "{line}");
+    }
+    assert_eq!(
+        quorum(&policy, "rm -rf build"),
+        QuorumRule::Any { count: 1 }
+    );
+    // A rule has the last word about what it names, and about nothing else in the line.
+    let majority = |line: &str| quorum_with(&policy, line, QuorumRule::Majority);
+    assert_eq!(majority("release 1"), QuorumRule::Any { count: 1 });
+    for line in [
+        "release 1; rm -rf build",
+        "sh -c 'release 1; rm -rf build'",
+        "release 1; acmectl delete prod",
+        "terraform apply; rm -rf build",
+    ] {
+        assert_eq!(majority(line), QuorumRule::Majority, "{line}");
+    }
+}
+
+#[test]
+fn a_rule_of_the_user_gives_the_verdict_among_equals() {
+    let text = r#"
+[[rule]]
+id = "team.rm"
+command = "rm"
+args = ' -r '
+category = "destructive"
+reason = "ask the team first"
+matches = ["rm -r build"]
+"#;
+    let policy = Policy::with_user_file(text, "policy.toml").unwrap();
+    let action = Action::new(Command::Shell {
+        line: "rm -r build".to_owned(),
+    });
+    let assessment = policy.assess(&action, &Workspace::default());
+    assert_eq!(assessment.rule, "team.rm");
+    assert_eq!(assessment.reason, "ask the team first");
 }
 
 #[test]

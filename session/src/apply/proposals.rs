@@ -356,13 +356,25 @@ impl DecisionBuilder<'_> {
         Ok(())
     }
 
-    /// The quorum for an assessment: that of its rule if the policy sets one, else of its category
-    /// and kind of tool, as the session is configured.
-    pub(super) fn quorum_for(&self, assessment: &Assessment, kind: ToolKind) -> QuorumRule {
-        if let Some(quorum) = self.decision_context.policy.quorum_for(&assessment.rule) {
-            return quorum.clone();
-        }
-        self.quorum_for_category(assessment.category, kind)
+    /// The quorum for a proposal: one that satisfies every rule of the policy that matches and sets
+    /// one, and that of its category and kind of tool, as the session is configured, unless the
+    /// rules take its place.
+    pub(super) fn quorum_for(&self, proposal: &Proposal) -> QuorumRule {
+        self.quorum_for_action(proposal, &proposal.action, &proposal.assessment)
+    }
+
+    /// The quorum for a proposal whose action was replaced by this one.
+    pub(super) fn quorum_for_action(
+        &self,
+        proposal: &Proposal,
+        action: &Action,
+        assessment: &Assessment,
+    ) -> QuorumRule {
+        let usual = self.quorum_for_category(assessment.category, proposal.tool_kind);
+        let workspace = self.workspace_of(&proposal.executor);
+        let electorate = self.electorate(&proposal.proposer);
+        let policy = &self.decision_context.policy;
+        policy.quorum(action, &workspace, usual, &electorate)
     }
 
     /// The quorum for a category and a kind of tool, as the session is configured.
@@ -393,7 +405,7 @@ impl DecisionBuilder<'_> {
     }
 
     pub(super) fn open_gate(&mut self, proposal: &Proposal) {
-        let quorum = self.quorum_for(&proposal.assessment, proposal.tool_kind);
+        let quorum = self.quorum_for(proposal);
         let voters = self.electorate(&proposal.proposer);
         let request = GateRequest {
             action_type: GateActionType::Tool,

@@ -152,7 +152,7 @@ impl DecisionBuilder<'_> {
     /// proposal alone, because a rule is one vote given in advance and counts no more than one.
     pub(super) fn covering_rule(&self, proposal: &Proposal) -> Option<MessageId> {
         let command = self.allowable_command(proposal)?;
-        let quorum = self.quorum_for(&proposal.assessment, proposal.tool_kind);
+        let quorum = self.quorum_for(proposal);
         self.session
             .allow_rules
             .iter()

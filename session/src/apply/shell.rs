@@ -1,7 +1,7 @@
 //! Decides on people's own commands.
 
 use pvp_protocol::payload::ShellExec;
-use pvp_protocol::{Action, Category, ParticipantId, Refusal, ShellExecMode, ToolKind};
+use pvp_protocol::{Action, Category, ParticipantId, Refusal, ShellExecMode};
 
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::gate::Clearance;
@@ -61,10 +61,10 @@ impl DecisionBuilder<'_> {
             ShellExecMode::Gated | ShellExecMode::Off => false,
         };
         // Nobody gets by their own command what they could not approve for others.
-        let quorum = self.quorum_for(&assessment, ToolKind::SHELL);
+        let proposal = self.session.proposals[&submitted.id].clone();
+        let quorum = self.quorum_for(&proposal);
         let direct = direct
             && (assessment.category == Category::Read || self.could_approve_alone(by, &quorum)?);
-        let proposal = self.session.proposals[&submitted.id].clone();
         match direct
             .then(|| Clearance::for_own_command(&proposal))
             .flatten()

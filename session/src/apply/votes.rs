@@ -318,7 +318,7 @@ impl DecisionBuilder<'_> {
             return Err(Refusal::Blocked { rule, reason });
         }
         amend.gate = gate_id;
-        amend.quorum = Some(self.quorum_for(&assessment, proposal.tool_kind));
+        amend.quorum = Some(self.quorum_for_action(&proposal, &action, &assessment));
         amend.deadline = self.gate_deadline();
         amend.voters = Some(self.electorate(&proposal.proposer));
         amend.assessment = Some(assessment);
