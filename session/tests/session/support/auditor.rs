@@ -385,7 +385,9 @@ impl LogAuditor {
                 );
                 let tool = match &proposal.action.command {
                     Command::Tool { name, .. } => name.clone(),
-                    _ => "shell".to_owned(),
+                    Command::Shell { .. } | Command::Argv { .. } | Command::LoginShell { .. } => {
+                        "shell".to_owned()
+                    }
                 };
                 proposal.action = Action::from_arguments(&tool, &amend.arguments).unwrap();
                 proposal.assessment = amend.assessment.clone().unwrap();
