@@ -1,6 +1,7 @@
 //! Decides what follows from an input, given the state of the session.
 
 mod agents;
+mod claims;
 mod context;
 mod deadlines;
 mod interrupts;

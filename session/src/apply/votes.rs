@@ -9,7 +9,8 @@ use pvp_protocol::{
     ServerMessage,
 };
 
-use super::proposals::{proposal_id_of, raise_to_claimed_kind, raise_to_claimed_risk};
+use super::claims::{raise_to_claimed_kind, raise_to_claimed_risk};
+use super::proposals::proposal_id_of;
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::gate::Gate;
 use crate::input::SubmittedMessage;
