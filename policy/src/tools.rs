@@ -87,6 +87,7 @@ impl<'a> JudgedPath<'a> {
 
 /// A call with what its arguments say about files.
 struct JudgedCall<'a> {
+    /// The name of the tool.
     name: &'a str,
     /// The call, if it is one of our file tools in exactly their form.
     file_tool: Option<FileTool>,
@@ -96,6 +97,7 @@ struct JudgedCall<'a> {
     more_paths: bool,
     /// Every text in the arguments of a tool that is not ours, whatever its argument is called.
     texts: Vec<&'a str>,
+    /// Where the executor works.
     workspace: &'a Workspace,
 }
 
