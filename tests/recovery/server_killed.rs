@@ -319,7 +319,7 @@ fn gates_in_log(log: &[Value]) -> OpenGates {
                 gates.insert(entry["id"].as_str().unwrap().to_owned(), what);
             }
             "gate.approve" => {
-                let gate = gates.get_mut(payload["gate"].as_str().unwrap());
+                let gate = gates.get_mut(payload["gate_request"].as_str().unwrap());
                 let sender = entry["sender"].as_str().unwrap().to_owned();
                 gate.expect("no vote on a closed gate is kept")
                     .2
