@@ -194,6 +194,30 @@ mod tests {
     }
 
     #[test]
+    fn values_are_masked_wherever_a_result_has_them() {
+        let secrets = SecretStore::default();
+        secrets.share("KEY", &[], Some("s3cret".to_owned()));
+        secrets.share("PIN", &[], Some("90210".to_owned()));
+        for result in [
+            serde_json::json!({"exitCode": 0, "stdout": "s3cret", "stderr": "s3cret", "note": "s3cret"}),
+            serde_json::json!({"list": ["s3cret", {"s3cret": 90210}]}),
+            serde_json::json!("s3cret"),
+        ] {
+            let result = serde_json::json!({
+                "tool_proposal": "p1", "success": false, "result": result, "error": "s3cret",
+                "duration_ms": 1, "more": {"deep": "s3cret"},
+            });
+            let mut result: ToolResult = serde_json::from_value(result).unwrap();
+            secrets.mask_result(&mut result);
+            let told = serde_json::to_string(&result).unwrap();
+            assert!(
+                !told.contains("s3cret") && !told.contains("90210"),
+                "{told}"
+            );
+        }
+    }
+
+    #[test]
     fn revoked_and_replaced_values_stay_masked() {
         let secrets = SecretStore::default();
         let masked = |text: &str| {
