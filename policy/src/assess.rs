@@ -1,15 +1,18 @@
 //! Assesses a whole line: every part of it, what each part runs, and where it writes.
 
+mod guards;
+mod own_program;
 mod raw_rules;
 mod read_check;
 mod reader_wrappers;
 mod verbs;
+mod written_paths;
 
 use crate::source_text::SourceText;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use pvp_protocol::{Category, Risk, SandboxProfile};
+use pvp_protocol::{Category, Command, Risk, SandboxProfile};
 
 use crate::environment::{is_harmless, variable_verdict};
 use crate::explain::ExpectedWord;
@@ -32,6 +35,24 @@ const MAX_ASSESSED_COMMANDS: usize = 160;
 /// How many bytes are parsed for one line, including scripts inside it.
 const MAX_PARSED_BYTES: usize = 80 * 1024;
 
+/// Whose command it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Actor {
+    /// An agent proposed it.
+    Agent,
+    /// A person's own command, which they run as themselves.
+    Person,
+}
+
+impl Actor {
+    pub(crate) fn of(command: &Command) -> Self {
+        match command {
+            Command::LoginShell { .. } => Self::Person,
+            Command::Shell { .. } | Command::Argv { .. } | Command::Tool { .. } => Self::Agent,
+        }
+    }
+}
+
 /// The verdict on one span of the line.
 #[derive(Debug, Clone)]
 pub(crate) struct SpanVerdict {
@@ -45,6 +66,8 @@ pub(crate) struct Assessor<'a> {
     table: &'a RuleTable,
     /// Where the command would run.
     workspace: &'a Workspace,
+    /// Whose command it is.
+    actor: Actor,
     /// The verdicts so far.
     pub(crate) span_verdicts: Vec<SpanVerdict>,
     /// Reasons why the action cannot be a read.
@@ -73,13 +96,18 @@ pub(crate) struct Assessor<'a> {
     printed_words: Vec<String>,
     /// All words of commands that only read, which may select such a name.
     read_words: Vec<String>,
+    /// Whether the line looks for processes of PVP.
+    finds_own_processes: bool,
+    /// Whether the line kills processes by their number.
+    kills_processes: bool,
 }
 
 impl<'a> Assessor<'a> {
-    pub(crate) fn new(table: &'a RuleTable, workspace: &'a Workspace) -> Self {
+    pub(crate) fn new(table: &'a RuleTable, workspace: &'a Workspace, actor: Actor) -> Self {
         Self {
             table,
             workspace,
+            actor,
             span_verdicts: Vec::new(),
             doubts: Vec::new(),
             notes: BTreeSet::new(),
@@ -94,6 +122,8 @@ impl<'a> Assessor<'a> {
             reads_computed_path: false,
             printed_words: Vec::new(),
             read_words: Vec::new(),
+            finds_own_processes: false,
+            kills_processes: false,
         }
     }
 
@@ -214,6 +244,7 @@ impl<'a> Assessor<'a> {
         span_verdicts.extend(self.assess_shell_input(source, &script, directory, depth));
         span_verdicts.extend(detect_fork_bomb(source, &script));
         self.apply_raw_rules(source, &script, &mut span_verdicts);
+        span_verdicts.extend(self.guard_line(source, &script, &span_verdicts));
         for span_verdict in &mut span_verdicts {
             span_verdict.span = interpretation.original_span(&span_verdict.span);
         }
@@ -245,6 +276,8 @@ impl<'a> Assessor<'a> {
         verdicts.extend(self.assess_brace_expansion(command, depth));
         verdicts.extend(self.assess_assignments(command));
         verdicts.extend(self.assess_verbs(&name, command));
+        verdicts.extend(self.guard_own_program(&name, command));
+        verdicts.extend(self.guard_written_paths(&name, command));
         let severe = verdicts.into_iter().reduce(CommandVerdict::max);
         let lowered = severe
             .as_ref()
@@ -254,7 +287,7 @@ impl<'a> Assessor<'a> {
         } else {
             Err(None)
         };
-        match (severe, read) {
+        let verdict = match (severe, read) {
             (_, Ok(read)) => {
                 self.add_read_command(command);
                 read
@@ -263,7 +296,8 @@ impl<'a> Assessor<'a> {
             (Some(severe), Err(None)) => severe,
             (None, Err(Some(reason))) => reason,
             (None, Err(None)) => self.unknown_command(&name, command),
-        }
+        };
+        self.raised_by_guards(&name, command, verdict)
     }
 
     fn add_read_command(&mut self, command: &SimpleCommand) {
@@ -452,7 +486,9 @@ impl<'a> Assessor<'a> {
         let verdicts = self.match_rules(">", target, &redirect.directories);
         let reason = format!("writes to `{}`", redirect.target.text());
         let write = CommandVerdict::write(Risk::Low, "default.redirect", &reason);
-        verdicts.into_iter().fold(write, CommandVerdict::max)
+        let guarded = self.guard_redirect(redirect);
+        let verdicts = verdicts.into_iter().chain(guarded);
+        verdicts.fold(write, CommandVerdict::max)
     }
 
     /// The verdict on an unknown program that is told to destroy something.

@@ -8,6 +8,7 @@ mod checks;
 mod deleted_files;
 mod environment;
 mod explain;
+mod guarded_paths;
 mod lex;
 mod line_breaks;
 mod load;
@@ -27,6 +28,7 @@ mod tool_rules;
 mod tools;
 mod trial;
 mod verdict;
+mod web_address;
 mod word;
 mod wrappers;
 
@@ -50,7 +52,7 @@ pub use rule_table::RuleOrigin;
 pub use secret_files::{EntryKind, is_secret_entry, public_file_patterns, secret_file_patterns};
 pub use tools::is_secret_path;
 
-use assess::Assessor;
+use assess::{Actor, Assessor};
 use paths::ResolvedPath;
 use rule_table::RuleTable;
 use verdict::CommandVerdict;
@@ -210,7 +212,8 @@ impl Policy {
     ) -> (Explanation, Vec<ResolvedPath>) {
         #[cfg(test)]
         tests::panic_if_asked(action);
-        let mut assessor = Assessor::new(&self.table, workspace);
+        let actor = Actor::of(&action.command);
+        let mut assessor = Assessor::new(&self.table, workspace, actor);
         let shown = self.collect_verdicts(action, workspace, &mut assessor);
         let doubts = doubts(action, &shown, &assessor);
         let decision = decide(&assessor, &doubts);

@@ -97,6 +97,9 @@ pub(crate) struct ToolRuleData {
     /// Patterns for the paths that the arguments name, from the workspace; empty for any call.
     #[serde(default)]
     pub(crate) path: Vec<String>,
+    /// Patterns for the hosts of the addresses in the arguments; empty for any call.
+    #[serde(default)]
+    pub(crate) hosts: Vec<String>,
     /// The category of a match.
     pub(crate) category: Category,
     /// The risk of a match; the default of the category if `None`.
@@ -106,6 +109,8 @@ pub(crate) struct ToolRuleData {
     /// Required in a user's file for category read: confirms that this lowers a write to a read.
     #[serde(default)]
     pub(crate) allow_read: bool,
+    /// What the card says besides the reason, whichever rule gives the category.
+    pub(crate) note: Option<String>,
     /// Calls that the rule must match: the name of the tool, a blank, and the arguments as JSON.
     #[serde(default)]
     pub(crate) matches: Vec<String>,

@@ -253,7 +253,7 @@ fn is_aimed_at_any(pattern: &str) -> bool {
             .any(|name| is_aimed_at(pattern, name))
 }
 
-fn is_aimed_at(pattern: &str, name: &str) -> bool {
+pub(crate) fn is_aimed_at(pattern: &str, name: &str) -> bool {
     let glob = |c: char| "*?[".contains(c);
     let head = pattern.split(glob).next().unwrap_or_default().len();
     let says_something = pattern.contains(|c: char| c.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! Rules for tools other than the shell: which calls they name, by tool and by path.
+//! Rules for tools other than the shell: which calls they name, by tool, by path and by host.
 
 use pvp_protocol::{Category, Command, Risk};
 
@@ -7,17 +7,19 @@ use crate::rule_file::ToolRuleData;
 use crate::rule_table::RuleOrigin;
 use crate::secret_files::glob_matches;
 use crate::verdict::{CommandVerdict, default_risk};
+use crate::web_address::HostPattern;
 
 /// The longest pattern for paths, in bytes.
 const MAX_PATTERN_BYTES: usize = 1024;
 
-/// A rule that names tools, and perhaps the paths in their arguments.
+/// A rule that names tools, and perhaps the paths and hosts in their arguments.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolRule {
     pub(crate) data: ToolRuleData,
     pub(crate) origin: RuleOrigin,
     names: Vec<NamePattern>,
     paths: Vec<PathPattern>,
+    hosts: Vec<HostPattern>,
 }
 
 #[derive(Debug, Clone)]
@@ -132,6 +134,12 @@ impl ToolRule {
         let names = parse_names(&data).map_err(error)?;
         let paths: Result<_, _> = data.path.iter().map(|it| PathPattern::parse(it)).collect();
         let paths = paths.map_err(error)?;
+        let hosts: Result<Vec<_>, _> = data.hosts.iter().map(|it| HostPattern::parse(it)).collect();
+        let hosts = hosts.map_err(error)?;
+        if data.category == Category::Read && hosts.contains(&HostPattern::Any) {
+            let reason = "`*` is every host, so it cannot be a read; name the hosts";
+            return Err(error(reason.to_owned()));
+        }
         if data.category == Category::Read && origin == RuleOrigin::User {
             check_user_read(&data, &names).map_err(error)?;
         }
@@ -150,6 +158,7 @@ impl ToolRule {
             origin,
             names,
             paths,
+            hosts,
         })
     }
 
@@ -160,6 +169,20 @@ impl ToolRule {
     /// Whether the rule is about certain paths only.
     pub(crate) fn has_paths(&self) -> bool {
         !self.paths.is_empty()
+    }
+
+    /// Whether the rule is about certain hosts only.
+    pub(crate) fn has_hosts(&self) -> bool {
+        !self.hosts.is_empty()
+    }
+
+    /// Whether the rule is about some calls of its tools only.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.has_paths() || self.has_hosts()
+    }
+
+    pub(crate) fn matches_host(&self, host: &str) -> bool {
+        self.hosts.iter().any(|pattern| pattern.matches(host))
     }
 
     pub(crate) fn matches_path(&self, path: &str) -> bool {

@@ -1,5 +1,11 @@
-//! Assesses calls of tools other than the shell: by the rules that name them, and those of the file
-//! tools by their path.
+//! Assesses calls of tools other than the shell: by the rules that name them, by their paths and by
+//! their addresses.
+
+mod guards;
+mod judged_path;
+mod kind;
+mod patch;
+mod unruled;
 
 use pvp_protocol::{
     Action, Category, Command, FileTool, JsonObject, Risk, SandboxProfile, path_arguments,
@@ -13,7 +19,10 @@ use crate::rule_table::{RuleOrigin, RuleTable};
 use crate::secret_files::{is_aimed_at_secret, is_secret};
 use crate::tool_rules::ToolRule;
 use crate::verdict::CommandVerdict;
+use crate::web_address::{WebAddress, percent_decoded};
 use crate::word::ShellWord;
+use judged_path::{JudgedPath, Place};
+use kind::ToolKind;
 
 /// Linux opens no longer path.
 const MAX_PATH_BYTES: usize = 4096;
@@ -24,6 +33,9 @@ const MAX_PATHS: usize = 64;
 /// Texts of one call that are searched for the names of secret files, in bytes. With more, nothing
 /// is a read.
 const MAX_SEARCHED_BYTES: usize = 32 * 1024;
+
+/// Parts of the names of arguments that hold addresses.
+const ADDRESS_WORDS: &[&str] = &["url", "uri", "href", "link", "host", "address", "endpoint"];
 
 /// Assesses a call, and returns the text that people must be able to see to trust it.
 pub(crate) fn assess(
@@ -43,62 +55,32 @@ pub(crate) fn assess(
     });
     call.add_doubts_and_notes(assessor);
     let paths = call.paths.iter().map(|path| path.text);
+    let hosts = call.addresses.iter().flat_map(|address| &address.hosts);
     std::iter::once(name.as_str())
         .chain(paths)
+        .chain(hosts.map(String::as_str))
         .collect::<Vec<_>>()
         .join(" ")
 }
 
-/// A path in the arguments.
-struct JudgedPath<'a> {
-    /// As it is written.
-    text: &'a str,
-    resolved: ResolvedPath,
-    /// From the workspace; the whole path if it is elsewhere.
-    relative: String,
-    /// Whether it is certain to be in the workspace, unless a link leads out of it.
-    is_inside: bool,
-}
-
-impl<'a> JudgedPath<'a> {
-    fn new(text: &'a str, workspace: &Workspace) -> Self {
-        let directory = workspace.resolve_cwd(None);
-        // A tool may take `~` for a home, as a shell does.
-        let resolved = match text.strip_prefix('~') {
-            Some(rest) => ResolvedPath::new(PathRoot::Home).join(rest.trim_start_matches('/')),
-            None => directory.join(text),
-        };
-        // What a `..` leads to depends on links, so nothing is certain about it.
-        let certain = !text.is_empty() && text.split('/').all(|name| name != "..");
-        let is_inside = certain && workspace.contains(&resolved) && resolved != directory;
-        let from = directory.components.len();
-        let relative = match workspace.contains(&resolved) {
-            true => resolved.components[from..].join("/"),
-            false => resolved.to_string(),
-        };
-        Self {
-            text,
-            resolved,
-            relative,
-            is_inside,
-        }
-    }
-}
-
-/// A call with what its arguments say about files.
+/// A call with what its arguments say about files and addresses.
 struct JudgedCall<'a> {
     /// The name of the tool.
     name: &'a str,
-    /// The call, if it is one of our file tools in exactly their form.
-    file_tool: Option<FileTool>,
+    arguments: &'a JsonObject,
+    kind: ToolKind<'a>,
     /// Every path that the arguments name.
     paths: Vec<JudgedPath<'a>>,
     /// Whether there may be others.
     more_paths: bool,
-    /// Every text in the arguments of a tool that is not ours, whatever its argument is called.
+    /// Every text in the arguments that may name a file, whatever its argument is called.
     texts: Vec<&'a str>,
-    /// Where the executor works.
-    workspace: &'a Workspace,
+    /// Every text in the arguments that is an address.
+    addresses: Vec<WebAddress>,
+    /// Whether there may be others.
+    more_addresses: bool,
+    /// Where the call works.
+    place: Place<'a>,
 }
 
 impl<'a> JudgedCall<'a> {
@@ -108,31 +90,56 @@ impl<'a> JudgedCall<'a> {
         arguments: &'a JsonObject,
         workspace: &'a Workspace,
     ) -> Self {
-        let file_tool = FileTool::from_action(action);
-        let texts = match &file_tool {
-            Some(_) => arguments
-                .get("path")
-                .and_then(|it| it.as_str())
-                .into_iter()
-                .collect(),
-            None => path_arguments(arguments),
+        let place = Place::new(workspace, action.cwd.as_deref());
+        let kind = ToolKind::new(action, name, arguments);
+        let path = || arguments.get("path").and_then(|it| it.as_str());
+        let (path_texts, texts) = match &kind {
+            ToolKind::File(_) => (path().into_iter().collect(), Vec::new()),
+            ToolKind::Patch(Some(files)) => {
+                (files.iter().map(|file| file.path).collect(), Vec::new())
+            }
+            ToolKind::ClientRead(reads) => {
+                let paths = path_arguments(arguments);
+                let paths = if paths.is_empty() { vec!["."] } else { paths };
+                (paths, kind::file_texts(*reads, arguments))
+            }
+            ToolKind::ClientWrite
+            | ToolKind::Patch(None)
+            | ToolKind::Fetch
+            | ToolKind::WebSearch
+            | ToolKind::Subagent(_)
+            | ToolKind::Stdin { .. }
+            | ToolKind::Mcp { .. }
+            | ToolKind::Other => (path_arguments(arguments), text_arguments(arguments)),
         };
-        let all_texts = match &file_tool {
-            Some(_) => Vec::new(),
-            None => text_arguments(arguments),
-        };
-        let usable = texts.iter().filter(|text| text.len() <= MAX_PATH_BYTES);
+        let usable = path_texts
+            .iter()
+            .filter(|text| text.len() <= MAX_PATH_BYTES);
         let paths = usable
             .take(MAX_PATHS)
-            .map(|text| JudgedPath::new(text, workspace))
+            .map(|text| JudgedPath::new(text, &place))
             .collect::<Vec<_>>();
+        let (addresses, more_addresses) = match &kind {
+            ToolKind::File(_) | ToolKind::Patch(_) => (Vec::new(), false),
+            ToolKind::ClientRead(_)
+            | ToolKind::ClientWrite
+            | ToolKind::Fetch
+            | ToolKind::WebSearch
+            | ToolKind::Subagent(_)
+            | ToolKind::Stdin { .. }
+            | ToolKind::Mcp { .. }
+            | ToolKind::Other => addresses_in(arguments),
+        };
         Self {
             name,
-            file_tool,
-            more_paths: paths.len() < texts.len(),
+            arguments,
+            more_paths: paths.len() < path_texts.len(),
+            kind,
             paths,
-            texts: all_texts,
-            workspace,
+            texts,
+            addresses,
+            more_addresses,
+            place,
         }
     }
 
@@ -141,21 +148,50 @@ impl<'a> JudgedCall<'a> {
         let rules: Vec<&ToolRule> = table.tool_rules.iter().filter(matching).collect();
         let ids = rules.iter().map(|rule| rule.data.id.get_ref().clone());
         assessor.matched_rules.extend(ids);
+        let notes = rules.iter().filter_map(|rule| rule.data.note.clone());
+        assessor.notes.extend(notes);
+        let reads = || {
+            rules
+                .iter()
+                .filter(|rule| rule.data.category == Category::Read)
+        };
+        // Where both a user's rule and a built-in one allow it, the user's says more.
+        let read = reads()
+            .find(|rule| rule.origin == RuleOrigin::User)
+            .or(reads().next());
+        let touches_nothing = reads().any(|rule| rule.origin == RuleOrigin::BuiltIn)
+            && matches!(self.kind, ToolKind::Other);
+        let guarded = match touches_nothing {
+            true => None,
+            false => self.guard_verdict(assessor),
+        };
         let certain = self.certain_verdict(assessor);
-        let read = rules
-            .iter()
-            .find(|rule| rule.data.category == Category::Read);
-        let secret = read.and_then(|_| self.secret_verdict(assessor));
+        let secret = match (read, touches_nothing) {
+            (Some(_), false) => self.secret_verdict(assessor),
+            _ => None,
+        };
+        let private = match read.is_some_and(|read| read.has_hosts()) || touches_nothing {
+            true => None,
+            false => self.private_host_verdict(),
+        };
+        let is_covered = self.is_covered_by(&rules);
         let raising = rules.iter().filter(|rule| {
-            let by_user = read.is_some_and(|read| read.origin == RuleOrigin::User);
-            let lowered = by_user && rule.origin == RuleOrigin::BuiltIn && !rule.has_paths();
+            let by_user = read.is_some_and(|read| read.origin == RuleOrigin::User) || is_covered;
+            let lowered = by_user && rule.origin == RuleOrigin::BuiltIn && !rule.is_limited();
             rule.data.category > Category::Read
                 && !(lowered && rule.data.category == Category::Write)
         });
-        let worst = certain
+        let raising: Vec<CommandVerdict> = raising.map(|rule| rule.verdict()).collect();
+        // What rules say about some of the paths is not all that is to say about the call.
+        let is_partial = !raising.is_empty() && rules.iter().all(|rule| rule.is_limited());
+        let rest = (is_partial && !is_covered && read.is_none()).then(|| self.unruled_verdict());
+        let worst = guarded
             .into_iter()
+            .chain(certain)
             .chain(secret)
-            .chain(raising.map(|rule| rule.verdict()))
+            .chain(private)
+            .chain(raising)
+            .chain(rest)
             .reduce(CommandVerdict::max);
         match (worst, read) {
             (Some(worst), _) => worst,
@@ -164,19 +200,38 @@ impl<'a> JudgedCall<'a> {
                 verdict.profile = self.read_profile();
                 verdict
             }
-            (None, None) => {
-                let reason = format!("nothing is known about the tool `{}`", self.name);
-                CommandVerdict::write(Risk::Medium, "tool.unknown", &reason)
-            }
+            (None, None) => self.unruled_verdict(),
         }
     }
 
-    /// Whether a rule is about this call. A rule that lowers must be about all of its paths, one
-    /// that raises about any.
+    /// Whether rules of a user that raise are about all of this call: each of its paths and
+    /// addresses.
+    fn is_covered_by(&self, rules: &[&ToolRule]) -> bool {
+        let users: Vec<_> = rules
+            .iter()
+            .filter(|rule| rule.origin == RuleOrigin::User && rule.data.category > Category::Read)
+            .collect();
+        let has_path = |path: &JudgedPath<'_>| {
+            let mut users = users.iter();
+            users.any(|rule| !rule.has_paths() || rule.matches_path(&path.relative))
+        };
+        let has_host = |address: &WebAddress| {
+            let all = |rule: &ToolRule| address.hosts.iter().all(|host| rule.matches_host(host));
+            users.iter().any(|rule| !rule.has_hosts() || all(rule))
+        };
+        let is_whole = users.iter().any(|rule| !rule.is_limited());
+        let is_all_seen = !self.more_paths && !self.more_addresses;
+        let all_covered = self.paths.iter().all(has_path) && self.addresses.iter().all(has_host);
+        !users.is_empty() && (is_whole || is_all_seen && all_covered)
+    }
+
+    /// Whether a rule is about this call. A rule that lowers must be about all of its paths and
+    /// addresses, one that raises about any.
     fn is_named_by(&self, rule: &ToolRule) -> bool {
-        if !rule.names_tool(self.name) {
-            return false;
-        }
+        rule.names_tool(self.name) && self.paths_fit(rule) && self.hosts_fit(rule)
+    }
+
+    fn paths_fit(&self, rule: &ToolRule) -> bool {
         let mut paths = self.paths.iter();
         match rule.data.category {
             _ if !rule.has_paths() => true,
@@ -188,38 +243,118 @@ impl<'a> JudgedCall<'a> {
                     texts.all(|text| {
                         text.len() <= MAX_PATH_BYTES
                             && !has_other_meaning(text)
-                            && fits(&JudgedPath::new(text, self.workspace))
+                            && fits(&JudgedPath::new(text, &self.place))
                     })
                 };
                 !self.more_paths
                     && !self.paths.is_empty()
                     && self.texts.len() <= MAX_PATHS
                     && paths.all(|path| {
-                        fits(path) && (self.file_tool.is_some() || !has_other_meaning(path.text))
+                        fits(path) && (self.texts.is_empty() || !has_other_meaning(path.text))
                     })
                     && texts_fit()
             }
             Category::Write | Category::Destructive | Category::Blocked => {
-                self.more_paths || paths.any(|path| rule.matches_path(&path.relative))
+                // No file has a path that is too long, so nothing is written there.
+                let unseen = self.more_paths && !matches!(self.kind, ToolKind::File(_));
+                unseen || paths.any(|path| rule.matches_path(&path.relative))
             }
+        }
+    }
+
+    fn hosts_fit(&self, rule: &ToolRule) -> bool {
+        let fits = |address: &WebAddress| address.hosts.iter().any(|host| rule.matches_host(host));
+        let mut addresses = self.addresses.iter();
+        match rule.data.category {
+            _ if !rule.has_hosts() => true,
+            Category::Read => {
+                !self.more_addresses
+                    && !self.addresses.is_empty()
+                    && addresses.all(|address| address.is_plain && fits(address))
+            }
+            Category::Write | Category::Destructive | Category::Blocked => addresses.any(fits),
         }
     }
 
     /// What no rule of a user lowers, because of the form of the call or its path.
     fn certain_verdict(&self, assessor: &mut Assessor<'_>) -> Option<CommandVerdict> {
-        let Some(file_tool) = &self.file_tool else {
-            let reason = format!("its arguments are not those of PVP's own `{}`", self.name);
-            return FileTool::is_name(self.name)
-                .then(|| CommandVerdict::write(Risk::Medium, "tool.arguments", &reason));
-        };
-        let Some(path) = self.paths.first() else {
-            let reason = "its path is too long for any file";
-            return Some(CommandVerdict::write(Risk::High, "tool.arguments", reason));
-        };
-        match file_tool {
-            FileTool::Read { .. } => self.read_verdict(path, assessor),
-            FileTool::Write { .. } | FileTool::Edit { .. } => self.write_verdict(path, assessor),
+        let unclear =
+            |risk: Risk, reason: &str| Some(CommandVerdict::write(risk, "tool.arguments", reason));
+        match &self.kind {
+            ToolKind::File(file_tool) => {
+                let Some(path) = self.paths.first() else {
+                    return unclear(Risk::High, "its path is too long for any file");
+                };
+                match file_tool {
+                    FileTool::Read { .. } => self.read_verdict(path, assessor),
+                    FileTool::Write { .. } | FileTool::Edit { .. } => {
+                        self.write_verdict(path, assessor)
+                    }
+                }
+            }
+            ToolKind::ClientRead(_) => self.client_read_verdict(assessor),
+            ToolKind::ClientWrite if self.paths.is_empty() => {
+                unclear(Risk::High, "changes a file that its arguments do not name")
+            }
+            ToolKind::ClientWrite | ToolKind::Patch(Some(_)) => {
+                let verdicts = self.paths.iter();
+                let verdicts = verdicts.filter_map(|path| self.write_verdict(path, assessor));
+                let too_many = self
+                    .more_paths
+                    .then_some("changes more files than are looked at");
+                let too_many = too_many.and_then(|reason| unclear(Risk::High, reason));
+                let verdicts: Vec<_> = verdicts.chain(too_many).collect();
+                verdicts.into_iter().reduce(CommandVerdict::max)
+            }
+            ToolKind::Patch(None) => {
+                let reason = "applies a patch that PVP cannot read, so its files are not known";
+                Some(CommandVerdict::write(Risk::High, "client.patch", reason))
+            }
+            ToolKind::Stdin { types: true } => {
+                let reason = "types into a shell that is already running, where nothing is judged";
+                Some(CommandVerdict::new(
+                    Category::Blocked,
+                    Risk::Critical,
+                    "client.write-stdin",
+                    reason,
+                ))
+            }
+            ToolKind::Stdin { types: false }
+            | ToolKind::Fetch
+            | ToolKind::WebSearch
+            | ToolKind::Subagent(_)
+            | ToolKind::Mcp { .. }
+            | ToolKind::Other => {
+                let reason = format!("its arguments are not those of PVP's own `{}`", self.name);
+                FileTool::is_name(self.name).then(|| unclear(Risk::Medium, &reason))?
+            }
         }
+    }
+
+    /// The verdict on a client's own reading tool, unless all that it reads is in the workspace and
+    /// none of it is secret.
+    fn client_read_verdict(&self, assessor: &mut Assessor<'_>) -> Option<CommandVerdict> {
+        if let Some(name) = kind::unknown_read_argument(self.arguments) {
+            let reason = format!("has an argument that PVP does not know: `{}`", shown(name));
+            return Some(CommandVerdict::write(Risk::Low, "tool.arguments", &reason));
+        }
+        if self.more_paths || self.texts.len() > MAX_PATHS {
+            let reason = "names more files than are looked at";
+            return Some(CommandVerdict::write(Risk::Low, "tool.arguments", reason));
+        }
+        let of_text = |text: &&&'a str| may_be_path(text) && text.len() <= MAX_PATH_BYTES;
+        let texts = self.texts.iter().filter(of_text);
+        let texts: Vec<_> = texts
+            .map(|text| JudgedPath::new(text, &self.place))
+            .collect();
+        let mut paths = self.paths.iter().chain(&texts);
+        paths.find_map(
+            |path| match has_other_meaning(path.text) && !is_brace_glob(path.text) {
+                true => Some(self.outside_verdict(path, assessor)),
+                false if path.is_workspace => None,
+                false => self.read_verdict(path, assessor),
+            },
+        )
     }
 
     /// The verdict on a call of a tool that is not ours, if a text in its arguments names a secret
@@ -236,22 +371,19 @@ impl<'a> JudgedCall<'a> {
             .find_map(|text| self.secret_name_in(text))?;
         assessor.notes.insert(format!("may hold secrets: {shown}"));
         let reason = format!("names `{shown}`, which may hold secrets");
-        Some(CommandVerdict::write(Risk::High, "path.secret", &reason))
+        let (risk, rule) = (Risk::High, "path.secret");
+        Some(match matches!(self.kind, ToolKind::ClientRead(_)) {
+            true => CommandVerdict::sensitive_read(risk, rule, &reason),
+            false => CommandVerdict::write(risk, rule, &reason),
+        })
     }
 
     fn secret_name_in(&self, text: &str) -> Option<String> {
-        let directory = self.workspace.resolve_cwd(None);
         let is_secret_name = |name: &str| {
-            let path = directory.join(name);
+            let path = self.place.directory.join(name);
             is_secret(&path) || is_aimed_at_secret(&path)
         };
-        let decoded = percent_decoded(text).replace('\\', "/");
-        let expanded = match decoded.len() <= MAX_PATH_BYTES {
-            true => expand_braces(&decoded),
-            false => Vec::new(),
-        };
-        let mut texts = std::iter::once(&decoded).chain(&expanded);
-        texts.find_map(|text| {
+        texts_meant(text).iter().find_map(|text| {
             let mut names = std::iter::once(text.as_str()).chain(possible_names(text));
             names.find(|name| is_secret_name(name)).map(str::to_owned)
         })
@@ -272,21 +404,20 @@ impl<'a> JudgedCall<'a> {
                 &reason,
             ));
         }
-        if path.is_inside {
-            return None;
-        }
+        (!path.is_inside).then(|| self.outside_verdict(path, assessor))
+    }
+
+    fn outside_verdict(
+        &self,
+        path: &JudgedPath<'_>,
+        assessor: &mut Assessor<'_>,
+    ) -> CommandVerdict {
+        let text = path.text;
         assessor
             .notes
-            .insert(format!("outside the workspace: {}", path.text));
-        let reason = format!(
-            "reads `{}`, which is not certain to be in the workspace; PVP's executor refuses that",
-            path.text
-        );
-        Some(CommandVerdict::sensitive_read(
-            Risk::Low,
-            "path.outside",
-            &reason,
-        ))
+            .insert(format!("outside the workspace: {text}"));
+        let reason = format!("reads `{text}`, which is not certain to be in the workspace");
+        CommandVerdict::sensitive_read(Risk::Low, "path.outside", &reason)
     }
 
     fn write_verdict(
@@ -303,14 +434,11 @@ impl<'a> JudgedCall<'a> {
             assessor
                 .notes
                 .insert(format!("outside the workspace: {text}"));
-            let reason = format!(
-                "writes to `{text}`, which is not certain to be in the workspace; PVP's executor \
-                 refuses that"
-            );
+            let reason = format!("writes to `{text}`, which is not certain to be in the workspace");
             verdicts.push(destructive("tool.file-outside", &reason));
             // What no redirection may overwrite, no tool may.
-            let directory = self.workspace.resolve_cwd(None);
-            verdicts.extend(assessor.output_verdicts(&ShellWord::literal(text), &directory));
+            let directory = &self.place.directory;
+            verdicts.extend(assessor.output_verdicts(&ShellWord::literal(text), directory));
         }
         if is_secret(&path.resolved) {
             let shown = &path.relative;
@@ -324,9 +452,9 @@ impl<'a> JudgedCall<'a> {
     /// How a read is held to reading. Nothing of ours confines another program's tool; its owner
     /// has vouched for it.
     fn read_profile(&self) -> SandboxProfile {
-        match &self.file_tool {
-            Some(FileTool::Read { .. }) => SandboxProfile::Read,
-            Some(FileTool::Write { .. } | FileTool::Edit { .. }) | None => SandboxProfile::None,
+        match matches!(self.kind, ToolKind::File(FileTool::Read { .. })) {
+            true => SandboxProfile::Read,
+            false => SandboxProfile::None,
         }
     }
 
@@ -336,10 +464,11 @@ impl<'a> JudgedCall<'a> {
             let doubt = "its path contains control characters";
             assessor.doubts.push(doubt.to_owned());
         }
-        let text = match &self.file_tool {
-            Some(FileTool::Write { content, .. }) => content,
-            Some(FileTool::Edit { new_text, .. }) => new_text,
-            Some(FileTool::Read { .. }) | None => return,
+        let ToolKind::File(
+            FileTool::Write { content: text, .. } | FileTool::Edit { new_text: text, .. },
+        ) = &self.kind
+        else {
+            return;
         };
         if text.chars().any(turns_text_around) {
             let note = "the new text contains characters that change the order in which text is \
@@ -347,6 +476,29 @@ impl<'a> JudgedCall<'a> {
             assessor.notes.insert(note.to_owned());
         }
     }
+}
+
+/// The addresses among the arguments, and whether there may be others.
+fn addresses_in(arguments: &JsonObject) -> (Vec<WebAddress>, bool) {
+    let texts = text_arguments(arguments);
+    let usable = texts.iter().filter(|text| text.len() <= MAX_PATH_BYTES);
+    let found = usable.filter_map(|text| WebAddress::parse(text));
+    let found: Vec<_> = found.take(MAX_PATHS + 1).collect();
+    let is_address = |text: &str| WebAddress::parse(text).is_some();
+    let may_be_one = |text: &&str| {
+        !is_address(text) && (text.starts_with("//") || !text.contains(' ') && text.contains("://"))
+    };
+    let named = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        ADDRESS_WORDS.iter().any(|word| name.contains(word))
+    };
+    let named_otherwise = arguments
+        .iter()
+        .filter(|(name, _)| named(name))
+        .any(|(_, value)| !value.as_str().is_some_and(is_address));
+    let long = texts.iter().any(|text| text.len() > MAX_PATH_BYTES);
+    let more = found.len() > MAX_PATHS || long || named_otherwise || texts.iter().any(may_be_one);
+    (found, more)
 }
 
 /// Whether a text may be a path, whatever its argument is called.
@@ -360,27 +512,36 @@ fn has_other_meaning(path: &str) -> bool {
     path.contains(['\\', '{', '}', '$', '%', ':'])
 }
 
-/// A text with the characters that are encoded in it as `%2e`.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let digit = |at: usize| {
-            let digit = after.get(at).map(|byte| char::from(*byte))?;
-            digit.to_digit(16).and_then(|it| u8::try_from(it).ok())
-        };
-        match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push(high * 16 + low);
-                rest = &after[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
+/// Whether a pattern only lists endings and names, as `src/**/*.{ts,tsx}` does.
+fn is_brace_glob(path: &str) -> bool {
+    !path.contains(['\\', '$', '%', ':'])
+        && expand_braces(path).iter().all(|one| {
+            !one.contains(['{', '}']) && !one.starts_with(['/', '~']) && !one.contains("..")
+        })
+}
+
+/// What a text may mean to a tool that decodes it, takes it for a path of Windows, or expands lists.
+fn texts_meant(text: &str) -> Vec<String> {
+    let decoded = percent_decoded(text).replace('\\', "/");
+    let expanded = match decoded.len() <= MAX_PATH_BYTES {
+        true => expand_braces(&decoded),
+        false => Vec::new(),
+    };
+    std::iter::once(decoded).chain(expanded).collect()
+}
+
+/// The beginning of a text that an agent chose, as it may stand in a reason.
+fn shown(text: &str) -> String {
+    const MAX_SHOWN_CHARACTERS: usize = 60;
+    let visible = |c: &char| !crate::is_invisible(*c) && *c != '\n' && *c != '`';
+    let all: String = text.chars().filter(visible).collect();
+    match all.chars().count() > MAX_SHOWN_CHARACTERS {
+        true => format!(
+            "{}…",
+            all.chars().take(MAX_SHOWN_CHARACTERS).collect::<String>()
+        ),
+        false => all,
     }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Characters by which source code looks different from what it means.
@@ -390,11 +551,11 @@ fn turns_text_around(c: char) -> bool {
 
 /// The file that a call of ours changes, from the workspace, if it is there.
 pub(crate) fn changed_file(action: &Action, workspace: &Workspace) -> Option<String> {
-    let file_tool = FileTool::from_action(action)?;
+    let file_tool = kind::file_tool(action)?;
     match &file_tool {
         FileTool::Read { .. } => None,
         FileTool::Write { path, .. } | FileTool::Edit { path, .. } => {
-            let path = JudgedPath::new(path, workspace);
+            let path = JudgedPath::new(path, &Place::new(workspace, action.cwd.as_deref()));
             path.is_inside.then_some(path.relative)
         }
     }

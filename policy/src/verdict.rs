@@ -44,6 +44,11 @@ impl CommandVerdict {
         Self { origin, ..self }
     }
 
+    /// Whether a user's rule gave it.
+    pub(crate) fn is_by_user(&self) -> bool {
+        self.origin == RuleOrigin::User
+    }
+
     /// The ids of all rules that gave the category.
     pub(crate) fn deciding_rules(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.rule).chain(&self.equals)

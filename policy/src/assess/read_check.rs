@@ -51,7 +51,7 @@ impl Assessor<'_> {
                     if read.data.text {
                         self.printed_words.extend(rest.iter().map(ShellWord::text));
                     }
-                    let verdict = self.check_targets(read, &targets, &directories);
+                    let verdict = self.check_targets(read, *origin, &targets, &directories);
                     return verdict.map_err(Some);
                 }
                 Err(reason) => {
@@ -117,6 +117,7 @@ impl Assessor<'_> {
     fn check_targets(
         &mut self,
         read: &ReadRule,
+        origin: RuleOrigin,
         targets: &ReadTargets,
         directories: &[ResolvedPath],
     ) -> Result<CommandVerdict, CommandVerdict> {
@@ -137,7 +138,7 @@ impl Assessor<'_> {
         }
         self.matched_rules.insert(read.id.clone());
         let mut verdict =
-            CommandVerdict::new(Category::Read, Risk::Safe, &read.id, &read.data.reason);
+            CommandVerdict::new(Category::Read, Risk::Safe, &read.id, &read.data.reason).by(origin);
         verdict.profile = read.profile();
         Ok(verdict)
     }
@@ -227,6 +228,9 @@ impl Assessor<'_> {
     /// Refuses the name of a file that may hold secrets, or a pattern that may match one.
     pub(super) fn check_name(&mut self, name: &str) -> Result<(), CommandVerdict> {
         let path = ResolvedPath::new(PathRoot::Workspace).join(name.trim_start_matches('/'));
+        if let Some(blocked) = self.guard_read(&path) {
+            return Err(blocked);
+        }
         if is_secret(&path) || is_aimed_at_secret(&path) {
             return Err(self.secret_verdict(name));
         }
@@ -240,6 +244,9 @@ impl Assessor<'_> {
     }
 
     pub(super) fn check_path(&mut self, path: &ResolvedPath) -> Result<(), CommandVerdict> {
+        if let Some(blocked) = self.guard_read(path) {
+            return Err(blocked);
+        }
         match self.workspace.classify_read(path) {
             PathAccess::Allowed => Ok(()),
             PathAccess::InReadRoot(path) => {

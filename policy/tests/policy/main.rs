@@ -1,8 +1,10 @@
 //! The policy, command by command: which category each one gets, and that no dangerous one is a read.
 
+mod client_tools;
 mod corpus;
 mod differential;
 mod generator;
+mod guards;
 mod measure;
 mod properties;
 mod scratch;

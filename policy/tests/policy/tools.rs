@@ -97,8 +97,8 @@ fn what_cannot_be_seen_or_is_not_our_form_is_never_a_read() {
         r#"file_read {"path": "README.md", "files": "README.md"}"#,
         r#"file_read {"path": ["README.md"]}"#,
         r#"file_read {}"#,
-        r#"Read {"file_path": "README.md"}"#,
-        r#"read_file {"path": "README.md"}"#,
+        r#"Open {"file_path": "README.md"}"#,
+        r#"Read {"file_path": "README.md", "follow": true}"#,
     ] {
         let assessment = assess(line);
         assert_eq!(assessment.category, Category::Write, "{line}");
@@ -113,7 +113,7 @@ fn writing_in_the_workspace_is_a_write_whose_risk_depends_on_who_runs_the_file()
     for (path, risk, rule) in [
         ("notes.txt", Risk::Low, "tool.file-write"),
         ("/work/app/src/main.rs", Risk::Low, "tool.file-write"),
-        (".git/hooks/pre-commit", Risk::High, "tool.file-git"),
+        (".git/info/exclude", Risk::High, "tool.file-git"),
         ("vendor/x/.git/info/x", Risk::High, "tool.file-git"),
         (".github/workflows/ci.yml", Risk::High, "tool.file-ci"),
         (".gitlab-ci.yml", Risk::High, "tool.file-ci"),
@@ -139,6 +139,11 @@ fn writing_secrets_or_elsewhere_is_destructive_or_blocked() {
         (".env", Category::Destructive, "tool.file-secret"),
         (".envrc", Category::Destructive, "tool.file-secret"),
         (
+            ".git/hooks/pre-commit",
+            Category::Destructive,
+            "tool.file-git-hooks",
+        ),
+        (
             "certs/server.key",
             Category::Destructive,
             "tool.file-secret",
@@ -156,8 +161,9 @@ fn writing_secrets_or_elsewhere_is_destructive_or_blocked() {
         let assessment = write_to(path);
         assert_eq!(assessment.category, category, "{path}");
         assert_eq!(assessment.rule, rule, "{path}");
+        let named = assessment.reason.contains(path);
         assert!(
-            assessment.reason.contains(path) || category == Category::Blocked,
+            named || category == Category::Blocked || path.contains("hooks"),
             "{path}"
         );
     }
@@ -170,26 +176,28 @@ fn another_agents_tools_are_asked_for_and_known_paths_raise_their_risk() {
         (unknown.category, unknown.risk),
         (Category::Write, Risk::Medium)
     );
-    assert_eq!(unknown.rule, "tool.unknown");
+    assert_eq!(unknown.rule, "tool.mcp");
     assert_eq!(
         unknown.reason,
-        "nothing is known about the tool `mcp__github__create_issue`"
+        "calls `create_issue` of the MCP server `github`"
+    );
+    let unheard_of = assess(r#"unheard_of {"title": "a"}"#);
+    assert_eq!(
+        unheard_of.reason,
+        "nothing is known about the tool `unheard_of`"
     );
     let hook = assess(r#"Write {"file_path": ".git/hooks/pre-commit", "content": "x"}"#);
     assert_eq!(
-        (hook.risk, hook.rule.as_str()),
-        (Risk::High, "tool.file-git")
+        (hook.category, hook.rule.as_str()),
+        (Category::Destructive, "tool.file-git-hooks")
     );
     let ours = assess(r#"file_write {"file_path": "a", "content": "x"}"#);
     assert_eq!(
         (ours.risk, ours.rule.as_str()),
         (Risk::Medium, "tool.arguments")
     );
-    let hook = assess(r#"file_write {"file_path": "/work/app/.git/hooks/x", "content": "x"}"#);
-    assert_eq!(
-        (hook.risk, hook.rule.as_str()),
-        (Risk::High, "tool.file-git")
-    );
+    let git = assess(r#"file_write {"file_path": "/work/app/.git/info/x", "content": "x"}"#);
+    assert_eq!((git.risk, git.rule.as_str()), (Risk::High, "tool.file-git"));
 }
 
 #[test]
@@ -275,7 +283,7 @@ fn a_user_names_tools_and_paths() {
         (
             "mcp__github__list_issues_of_all",
             Category::Write,
-            "tool.unknown",
+            "tool.mcp",
         ),
         (
             r#"mcp__github__get_secret {"name": "x"}"#,
@@ -304,7 +312,7 @@ fn a_user_names_tools_and_paths() {
             "tool.file-build",
         ),
         (
-            r#"file_write {"path": "docs/.git/hooks/x", "content": ""}"#,
+            r#"file_write {"path": "docs/.git/info/x", "content": ""}"#,
             Category::Write,
             "tool.file-git",
         ),
@@ -321,7 +329,7 @@ fn a_user_names_tools_and_paths() {
         (
             r#"mcp__fs__write {"path": "docs/a", "destination": "src/a"}"#,
             Category::Write,
-            "tool.unknown",
+            "tool.mcp",
         ),
         (
             r#"mcp__fs__write {"path": "/work/app/docs/a"}"#,
@@ -331,7 +339,7 @@ fn a_user_names_tools_and_paths() {
         (
             r#"mcp__fs__write {"text": "docs/a"}"#,
             Category::Write,
-            "tool.unknown",
+            "tool.mcp",
         ),
         (
             r#"file_edit {"path": "db/migrations/1.sql", "old_text": "a", "new_text": "b"}"#,
@@ -395,12 +403,12 @@ fn a_read_rule_lowers_no_secret_and_no_path_elsewhere() {
     let rules = r#"
 [[tool]]
 id = "team.read"
-name = "Read"
+name = "Open"
 path = ["**"]
 category = "read"
 allow_read = true
 reason = "reads a file"
-matches = ['Read {"file_path": "src/main.rs"}']
+matches = ['Open {"file_path": "src/main.rs"}']
 
 [[tool]]
 id = "team.search"
@@ -421,8 +429,8 @@ matches = ['Query {"text": "a"}']
 "#;
     let policy = Policy::with_user_file(rules, "policy.toml").unwrap();
     for line in [
-        r#"Read {"file_path": "src/app/main.rs", "limit": 3}"#,
-        r#"Read {"file_path": ".env.example"}"#,
+        r#"Open {"file_path": "src/app/main.rs", "limit": 3}"#,
+        r#"Open {"file_path": ".env.example"}"#,
         r#"Search {"path": "docs/a", "pattern": "install", "glob": "*.md"}"#,
         r#"Search {"path": "docs/a", "glob": "docs/**/*.md"}"#,
         r#"Query {"text": "how to install it and/or why"}"#,
@@ -431,14 +439,14 @@ matches = ['Query {"text": "a"}']
         assert_eq!(assessment.category, Category::Read, "{line}");
     }
     for line in [
-        r#"Read {"file_path": ".env"}"#,
-        r#"Read {"file_path": "config/.ENV"}"#,
-        r#"Read {"file_path": "a.txt", "also": ".env"}"#,
-        r#"Read {"file_path": "a.txt", "more": [{"deep": ["a.txt .env"]}]}"#,
-        r#"Read {"file_path": "a.txt", "more": {".env": true}}"#,
-        r#"Read {"file_path": "a.txt", "glob": ".{env,txt}"}"#,
-        r#"Read {"file_path": "a.txt", "glob": ".e*"}"#,
-        r#"Read {"file_path": "a.txt", "other": "%2eenv"}"#,
+        r#"Open {"file_path": ".env"}"#,
+        r#"Open {"file_path": "config/.ENV"}"#,
+        r#"Open {"file_path": "a.txt", "also": ".env"}"#,
+        r#"Open {"file_path": "a.txt", "more": [{"deep": ["a.txt .env"]}]}"#,
+        r#"Open {"file_path": "a.txt", "more": {".env": true}}"#,
+        r#"Open {"file_path": "a.txt", "glob": ".{env,txt}"}"#,
+        r#"Open {"file_path": "a.txt", "glob": ".e*"}"#,
+        r#"Open {"file_path": "a.txt", "other": "%2eenv"}"#,
         r#"Query {"text": ".env"}"#,
         r#"Query {"location": "keys\\id_rsa"}"#,
     ] {
@@ -457,9 +465,9 @@ matches = ['Query {"text": "a"}']
         r#"Search {"path": "docs/a", "where": ".."}"#,
         r#"Search {"path": "docs/a", "where": "~"}"#,
         r#"Search {"path": "docs/a", "where": "docs\\..\\src"}"#,
-        r#"Read {"file_path": "file:///etc/hosts"}"#,
-        r#"Read {"file_path": "$HOME/a"}"#,
-        r#"Read {"file_path": "a.txt", "glob": "{a,/etc}/**"}"#,
+        r#"Open {"file_path": "file:///etc/hosts"}"#,
+        r#"Open {"file_path": "$HOME/a"}"#,
+        r#"Open {"file_path": "a.txt", "glob": "{a,/etc}/**"}"#,
     ] {
         let assessment = assess_with(&policy, line);
         assert_eq!(

@@ -1,0 +1,264 @@
+//! Tells by its name, and by the form of its arguments, what kind of tool a call is of.
+
+use pvp_protocol::{Action, FileTool, JsonObject, text_arguments};
+
+use super::patch::{self, PatchedFile};
+
+/// What a call does, as far as the name of its tool says.
+pub(super) enum ToolKind<'a> {
+    /// One of PVP's own file tools, in exactly their form.
+    File(FileTool),
+    /// Reads, lists or searches files, under a name that agent clients use.
+    ClientRead(ReadKind),
+    /// Writes or edits a file, under such a name.
+    ClientWrite,
+    /// Applies a patch; `None` if its files cannot be told.
+    Patch(Option<Vec<PatchedFile<'a>>>),
+    /// Fetches an address.
+    Fetch,
+    /// Asks a search engine.
+    WebSearch,
+    /// Starts another agent.
+    Subagent(Option<&'a str>),
+    /// Types into a running shell, or only looks what it has printed.
+    Stdin { types: bool },
+    /// Calls a tool of an MCP server.
+    Mcp { server: &'a str, tool: &'a str },
+    /// Nothing is known about it.
+    Other,
+}
+
+/// What a client's reading tool takes its patterns for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadKind {
+    /// For names of files.
+    Files,
+    /// For the content of files.
+    Content,
+}
+
+const READERS: &[&str] = &[
+    "Read",
+    "read",
+    "read_file",
+    "view",
+    "LS",
+    "ls",
+    "list",
+    "list_directory",
+    "list_dir",
+    "Glob",
+    "glob",
+];
+
+const SEARCHERS: &[&str] = &["Grep", "grep", "grep_search", "search_file_content"];
+
+const WRITERS: &[&str] = &[
+    "Write",
+    "Edit",
+    "MultiEdit",
+    "NotebookEdit",
+    "write",
+    "edit",
+    "multiedit",
+    "write_file",
+    "edit_file",
+    "replace",
+    "create",
+    "str_replace",
+    "notebook_edit",
+];
+
+const PATCHERS: &[&str] = &["apply_patch", "patch", "ApplyPatch"];
+
+const FETCHERS: &[&str] = &["WebFetch", "web_fetch", "webfetch", "fetch", "fetch_url"];
+
+const WEB_SEARCHERS: &[&str] = &["WebSearch", "web_search", "websearch", "google_web_search"];
+
+const SUBAGENTS: &[&str] = &[
+    "Task",
+    "task",
+    "Agent",
+    "agent",
+    "spawn_agent",
+    "run_subagent",
+    "subagent",
+];
+
+/// Arguments that say which agent is started.
+const AGENT_NAMES: &[&str] = &["subagent_type", "agent_type", "agent_name", "agent", "name"];
+
+/// Arguments by which a client names the shell that it types into.
+const SHELL_NAMES: &[&str] = &["session_id", "sessionId", "process_id", "shell_id", "id"];
+
+/// Arguments of reading tools that say what is read and how much of it is shown. A call with any
+/// other argument may do something else.
+const READ_ARGUMENTS: &[&str] = &[
+    "file_path",
+    "filepath",
+    "path",
+    "paths",
+    "absolute_path",
+    "dir_path",
+    "directory",
+    "offset",
+    "limit",
+    "pages",
+    "view_range",
+    "start_line",
+    "end_line",
+    "pattern",
+    "query",
+    "regex",
+    "glob",
+    "include",
+    "include_pattern",
+    "exclude",
+    "exclude_pattern",
+    "ignore",
+    "type",
+    "output_mode",
+    "head_limit",
+    "max_results",
+    "max_matches_per_file",
+    "total_max_matches",
+    "names_only",
+    "multiline",
+    "case_sensitive",
+    "fixed_strings",
+    "context",
+    "before",
+    "after",
+    "no_ignore",
+    "respect_git_ignore",
+    "respect_gemini_ignore",
+    "file_filtering_options",
+    "recursive",
+    "depth",
+    "description",
+    "-a",
+    "-b",
+    "-c",
+    "-n",
+    "-i",
+    "-o",
+];
+
+/// Arguments of searches that are patterns for the content of files.
+const CONTENT_ARGUMENTS: &[&str] = &["pattern", "query", "regex", "description", "type"];
+
+/// Verbs at the beginning of a tool's name that only look.
+const READING_VERBS: &[&str] = &[
+    "read", "get", "list", "search", "view", "show", "find", "grep", "glob", "stat", "describe",
+];
+
+impl<'a> ToolKind<'a> {
+    pub(super) fn new(action: &Action, name: &'a str, arguments: &'a JsonObject) -> Self {
+        if let Some(file_tool) = file_tool(action) {
+            return Self::File(file_tool);
+        }
+        if let Some((server, tool)) = mcp_name(name) {
+            return Self::Mcp { server, tool };
+        }
+        match name {
+            _ if READERS.contains(&name) => Self::ClientRead(ReadKind::Files),
+            _ if SEARCHERS.contains(&name) => Self::ClientRead(ReadKind::Content),
+            _ if WRITERS.contains(&name) => Self::ClientWrite,
+            _ if PATCHERS.contains(&name) => Self::Patch(patched_files(arguments)),
+            _ if FETCHERS.contains(&name) => Self::Fetch,
+            _ if WEB_SEARCHERS.contains(&name) => Self::WebSearch,
+            _ if SUBAGENTS.contains(&name) || name.starts_with("delegate") => {
+                Self::Subagent(text_of(arguments, AGENT_NAMES))
+            }
+            "write_stdin" => Self::Stdin {
+                types: types_something(arguments),
+            },
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether the name of the tool says that it only looks.
+    pub(super) fn is_named_like_a_read(&self, name: &str) -> bool {
+        let mut name = name;
+        if let Self::Mcp { tool, .. } = self {
+            name = tool;
+        }
+        let name = name.to_ascii_lowercase();
+        READING_VERBS.iter().any(|verb| {
+            let rest = name.strip_prefix(verb);
+            rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_lowercase()))
+        })
+    }
+}
+
+/// The call of one of PVP's own file tools that an action is. Where it works is judged with its path,
+/// and is no part of its form.
+pub(super) fn file_tool(action: &Action) -> Option<FileTool> {
+    let anywhere = Action {
+        cwd: None,
+        ..action.clone()
+    };
+    FileTool::from_action(&anywhere)
+}
+
+/// The first argument of a reading tool that is not known.
+pub(super) fn unknown_read_argument(arguments: &JsonObject) -> Option<&str> {
+    let known = |name: &str| READ_ARGUMENTS.contains(&name.to_ascii_lowercase().as_str());
+    let mut names = arguments.keys().map(String::as_str);
+    names.find(|name| !known(name))
+}
+
+/// The texts of a reading tool that may name files.
+pub(super) fn file_texts(kind: ReadKind, arguments: &JsonObject) -> Vec<&str> {
+    let is_content = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name == "description"
+            || kind == ReadKind::Content && CONTENT_ARGUMENTS.contains(&name.as_str())
+    };
+    let mut found = Vec::new();
+    let named = arguments.iter().filter(|(name, _)| !is_content(name));
+    for (_, value) in named {
+        match value.as_str() {
+            Some(text) => found.push(text),
+            None => {
+                let items = value.as_array().into_iter().flatten();
+                found.extend(items.filter_map(|item| item.as_str()));
+                let fields = value.as_object().into_iter();
+                found.extend(fields.flat_map(|fields| text_arguments(fields)));
+            }
+        }
+    }
+    found
+}
+
+fn mcp_name(name: &str) -> Option<(&str, &str)> {
+    let (server, tool) = name.strip_prefix("mcp__")?.split_once("__")?;
+    (!server.is_empty() && !tool.is_empty()).then_some((server, tool))
+}
+
+fn text_of<'a>(arguments: &'a JsonObject, names: &[&str]) -> Option<&'a str> {
+    let mut texts = names
+        .iter()
+        .filter_map(|name| arguments.get(*name)?.as_str());
+    texts.find(|text| !text.is_empty())
+}
+
+/// Whether a call has anything to type, whatever its argument is called.
+fn types_something(arguments: &JsonObject) -> bool {
+    let mut others = arguments
+        .iter()
+        .filter(|(name, _)| !SHELL_NAMES.contains(&name.as_str()));
+    others.any(|(_, value)| match value.as_str() {
+        Some(text) => !text.is_empty(),
+        None => !(value.is_number() || value.is_boolean() || value.is_null()),
+    })
+}
+
+/// The files of all patches among the arguments.
+fn patched_files(arguments: &JsonObject) -> Option<Vec<PatchedFile<'_>>> {
+    let texts = text_arguments(arguments);
+    let patches: Vec<_> = texts.iter().filter_map(|text| patch::files(text)).collect();
+    let looks_like_one = |text: &&&str| text.contains("*** ") || text.contains("+++ ");
+    let all_read = patches.len() == texts.iter().filter(looks_like_one).count();
+    (all_read && !patches.is_empty()).then(|| patches.concat())
+}

@@ -1,0 +1,86 @@
+//! What is said of a call that no rule names.
+
+use pvp_protocol::{Category, Risk};
+
+use super::kind::ToolKind;
+use super::patch::{FileChange, PatchedFile};
+use super::{JudgedCall, shown};
+use crate::verdict::CommandVerdict;
+
+/// How many files of a patch are named in the reason.
+const MAX_NAMED_FILES: usize = 3;
+
+impl JudgedCall<'_> {
+    pub(super) fn unruled_verdict(&self) -> CommandVerdict {
+        let write = CommandVerdict::write;
+        match &self.kind {
+            ToolKind::Fetch => write(Risk::Medium, "client.fetch", &self.fetch_reason()),
+            ToolKind::WebSearch => {
+                let reason = "asks a search engine, which sees the words";
+                write(Risk::Low, "client.web-search", reason)
+            }
+            ToolKind::Subagent(agent) => {
+                let agent = agent.map(|name| format!(" (`{}`)", shown(name)));
+                let reason = format!(
+                    "starts a subagent{}; each call that it makes is judged by itself",
+                    agent.unwrap_or_default()
+                );
+                write(Risk::Low, "client.subagent", &reason)
+            }
+            ToolKind::Stdin { .. } => CommandVerdict::new(
+                Category::Read,
+                Risk::Safe,
+                "client.poll",
+                "shows what a running command has printed",
+            ),
+            ToolKind::Mcp { server, tool } => {
+                let (server, tool) = (shown(server), shown(tool));
+                let reason = format!("calls `{tool}` of the MCP server `{server}`");
+                write(Risk::Medium, "tool.mcp", &reason)
+            }
+            ToolKind::Patch(Some(files)) => write(Risk::Low, "client.patch", &patch_reason(files)),
+            ToolKind::File(_)
+            | ToolKind::ClientRead(_)
+            | ToolKind::ClientWrite
+            | ToolKind::Patch(None)
+            | ToolKind::Other => {
+                let reason = format!("nothing is known about the tool `{}`", self.name);
+                write(Risk::Medium, "tool.unknown", &reason)
+            }
+        }
+    }
+
+    fn fetch_reason(&self) -> String {
+        let hosts = self.addresses.iter().flat_map(|address| &address.hosts);
+        let mut hosts: Vec<String> = hosts.map(|host| format!("`{}`", shown(host))).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        match (hosts.is_empty(), self.more_addresses) {
+            (true, _) => "fetches from an address that PVP cannot read".to_owned(),
+            (false, false) => format!("fetches from {}", hosts.join(", ")),
+            (false, true) => format!("fetches from {}, and perhaps others", hosts.join(", ")),
+        }
+    }
+}
+
+fn patch_reason(files: &[PatchedFile<'_>]) -> String {
+    let list = |change: FileChange| {
+        let paths = files.iter().filter(|file| file.change == change);
+        let paths: Vec<String> = paths
+            .map(|file| format!("`{}`", shown(file.path)))
+            .collect();
+        match paths.get(MAX_NAMED_FILES..) {
+            None | Some([]) => paths.join(", "),
+            Some(others) => {
+                let named = paths[..MAX_NAMED_FILES].join(", ");
+                format!("{named} and {} more", others.len())
+            }
+        }
+    };
+    let (changed, deleted) = (list(FileChange::Changed), list(FileChange::Deleted));
+    match (changed.is_empty(), deleted.is_empty()) {
+        (false, true) => format!("changes {changed}"),
+        (true, _) => format!("deletes {deleted}"),
+        (false, false) => format!("changes {changed}; deletes {deleted}"),
+    }
+}
