@@ -86,6 +86,7 @@ async fn main() -> anyhow::Result<()> {
         duration_ms: 1,
         outcome: None,
         more_output: false,
+        attested: false,
         extra: ExtraFields::new(),
     };
     agent.send_and_wait(result).await?;

@@ -1,7 +1,7 @@
 //! The most common actions of people and agents, each as one method of a connection.
 
 use pvp_protocol::payload::{
-    GateAmend, GateApprove, GateReject, InterruptRaise, InterruptUrgency, PromptSubmit,
+    GateAmend, GateApprove, GateReject, InterruptRaise, InterruptUrgency, PromptSubmit, RunBy,
     SessionLeave, ShellExec, ToolCancel, ToolPropose,
 };
 use pvp_protocol::{Digest, ExtraFields, JsonObject, MessageId, ParticipantId, Risk, ToolCategory};
@@ -17,6 +17,7 @@ impl Connection {
             contributors: vec![self.participant().clone()],
             context_keys: Vec::new(),
             config: None,
+            origin: None,
             extra: ExtraFields::new(),
         })
         .await
@@ -49,6 +50,9 @@ impl Connection {
             file_contents: Vec::new(),
             deleted_files: Vec::new(),
             streaming: false,
+            runs: RunBy::Executor,
+            degree: None,
+            origin: None,
             assessment: None,
             extra: ExtraFields::new(),
         })

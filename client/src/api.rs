@@ -9,8 +9,8 @@ use std::time::Duration;
 use pvp_protocol::api::{
     CommandPage, CreateSessionRequest, CreatedJoinCode, CreatedSession, EditRequest, GateDetails,
     GateList, GateUpdateResponse, Invitation, InviteRequest, JoinCodeRequest, MessagePage,
-    NamedProposals, RedeemCodeRequest, SessionCommitContext, SessionDetails, SessionHead,
-    SessionList, SessionTombstone, TokenList, VoteRequest, WhoAmI,
+    NamedProposals, ProposalDecision, ProposalRequest, RedeemCodeRequest, SessionCommitContext,
+    SessionDetails, SessionHead, SessionList, SessionTombstone, TokenList, VoteRequest, WhoAmI,
 };
 use pvp_protocol::payload::{ErrorReport, OutputPage, SessionAck};
 use pvp_protocol::{ClientMessage, JsonObject, MessageId, SessionId, WireMessage};
@@ -61,6 +61,14 @@ impl ApiError {
             ApiError::NotSent { .. } | ApiError::InvalidResponse { .. } => false,
         }
     }
+}
+
+/// The answer to a proposal. Its status is sent before it is decided, so it may be a refusal too.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum DecisionOrReport {
+    Decision(Box<ProposalDecision>),
+    Report(Box<ErrorReport>),
 }
 
 /// The query parameters of a request; those that are `None` are left out.
@@ -251,6 +259,26 @@ impl ApiClient {
             &format!("/api/sessions/{session}/gates/{gate}/amend"),
             request,
         )
+    }
+
+    /// Proposes a call, or finds it if it was proposed before, and waits up to `wait` for the
+    /// decision. After an error that is transient the same may be sent again.
+    pub fn propose(
+        &self,
+        session: &SessionId,
+        request: &ProposalRequest,
+        wait: Duration,
+    ) -> Result<ProposalDecision, ApiError> {
+        let body = serde_json::to_vec(request).map_err(|error| self.not_sent(&error))?;
+        let path = format!("/api/sessions/{session}/proposals");
+        let query = [("wait", Some(wait.as_secs().to_string()))];
+        let request = self.request(Method::POST, &path, &query)?;
+        let request = request.header("Content-Type", "application/json");
+        let request = request.body(body).timeout(wait + self.response_timeout);
+        match self.send_request(request)? {
+            DecisionOrReport::Decision(decision) => Ok(*decision),
+            DecisionOrReport::Report(report) => Err(ApiError::Refused(report)),
+        }
     }
 
     pub fn output(

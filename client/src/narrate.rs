@@ -9,8 +9,8 @@ use pvp_protocol::payload::{AllowedBy, Approval, ClearedBy, ResolutionCause, Tim
 use pvp_protocol::{MessageId, ParticipantId, ParticipantKind, Timestamp};
 
 pub use units::{
-    bound_file, byte_size, countdown, duration, label, outcome_text, pluralize, presence_mark,
-    role_list, shorten,
+    bound_file, byte_size, countdown, degree_text, duration, label, outcome_text, pluralize,
+    presence_mark, role_list, shorten,
 };
 
 use crate::view::{
@@ -110,6 +110,7 @@ impl<'a> Narrator<'a> {
     /// How a run ended.
     pub fn run_result_text(&self, finish: &RunResultView) -> String {
         let mut text = match (finish.exit_code, &finish.signal) {
+            _ if finish.not_run => "the client did not run it".to_owned(),
             _ if finish.outcome_unknown => "ended with an unknown result".to_owned(),
             (Some(code), _) => format!("exit {code}"),
             (None, Some(signal)) => format!("ended by signal {}", (self.escape)(signal)),
@@ -124,6 +125,9 @@ impl<'a> Narrator<'a> {
         }
         if finish.truncated {
             text += " (output truncated)";
+        }
+        if finish.attested && !finish.outcome_unknown {
+            text += " (according to the client)";
         }
         text
     }

@@ -244,12 +244,13 @@ impl View {
             M::ToolDiscard(discard) => self.fold_discard(meta, discard),
             M::ToolCancel(cancel) => self.fold_cancel(meta, cancel),
             M::Error(report) => self.fold_error(meta, report),
-            // Replies to requests of the connection, and keystrokes, whose effect shows in the
-            // output.
+            // Replies to requests of the connection, keystrokes, whose effect shows in the output,
+            // and that a client is away for a while, which changes nothing for those who vote.
             M::SessionAck(_)
             | M::HeartbeatPing(_)
             | M::HeartbeatPong(_)
             | M::ToolInput(_)
+            | M::ToolDefer(_)
             | M::OutputPage(_) => {}
         }
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::file_tool::FileTool;
 use crate::payload::ShellExec;
+use crate::sorted_fields::SortedFields;
 use crate::{Digest, JsonObject, ParticipantId};
 
 wire_enums! {
@@ -39,6 +40,7 @@ pub enum Command {
     /// A tool other than the shell; it runs without a vote only if a rule of the policy says so.
     Tool {
         name: String,
+        #[serde(serialize_with = "crate::sorted_fields::serialize")]
         #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
         arguments: JsonObject,
     },
@@ -57,7 +59,8 @@ impl Command {
                 words.join(" ")
             }
             Command::Tool { name, arguments } => {
-                format!("{name} {}", Value::Object(arguments.clone()))
+                let arguments = serde_json::to_string(&SortedFields(arguments));
+                format!("{name} {}", arguments.expect("JSON can be written"))
             }
         }
     }
@@ -260,6 +263,19 @@ mod tests {
             sha256,
             bytes: 1,
         }
+    }
+
+    #[test]
+    fn the_order_of_keys_changes_nothing_of_a_call() {
+        let action = |text: &str| {
+            let arguments: JsonObject = serde_json::from_str(text).unwrap();
+            Action::from_arguments("WebFetch", &arguments).unwrap()
+        };
+        let one = action(r#"{"url": "a", "options": [{"x": 1, "b": 2}]}"#);
+        let other = action(r#"{"options": [{"b": 2, "x": 1}], "url": "a"}"#);
+        assert_eq!(one.digest(), other.digest());
+        let summary = r#"WebFetch {"options":[{"b":2,"x":1}],"url":"a"}"#;
+        assert_eq!([&one, &other].map(|it| it.command.summary()), [summary; 2]);
     }
 
     #[test]

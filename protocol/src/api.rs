@@ -1,15 +1,19 @@
 //! The request and response bodies of the HTTP API, apart from messages.
 
+mod decision;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::payload::{
-    AllowRuleInfo, AllowedBy, Approval, ClearedBy, FileContent, GateResolve, OpenGate, Participant,
-    RunOutcome, RunningCommand, SessionAck,
+    AllowRuleInfo, AllowedBy, Approval, ClearedBy, ClientOrigin, Degree, FileContent, GateResolve,
+    OpenGate, Participant, RunOutcome, RunningCommand, SessionAck,
 };
 use crate::{
     Capability, Category, Digest, JsonObject, MessageId, ParticipantId, ParticipantKind, Risk,
     Role, SessionConfig, SessionId, Timestamp,
 };
+
+pub use decision::{AwaitedVotes, Decision, ProposalDecision, ProposalRequest};
 
 wire_enums! {
     /// The state of a gate.
@@ -479,6 +483,12 @@ wire_structs! {
         /// How its gate closed; absent if it has none or is still open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub resolution: Option<GateResolve>,
+        /// How sure it is that what was approved is what ran; absent if an executor runs it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub degree: Option<Degree>,
+        /// The agent client that the call comes from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub origin: Option<ClientOrigin>,
         /// Who runs it; absent before a grant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub executor: Option<ParticipantId>,
@@ -560,6 +570,10 @@ wire_structs! {
         /// Whether the executor saw the command end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub outcome: Option<RunOutcome>,
+        /// A client ran it, and only its own word says how it ended.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub attested: bool,
     }
 
     /// What happened in a session since a commit, as the published git hooks read it.
@@ -679,5 +693,7 @@ api_types!(
     GateUpdateResponse,
     CommandPage,
     SessionCommitContext,
-    NamedProposals
+    NamedProposals,
+    ProposalRequest,
+    ProposalDecision
 );

@@ -46,6 +46,14 @@ wire_enums! {
         /// People may not run commands.
         Off,
     }
+
+    /// What happens to reads that an agent client runs by itself, where no sandbox holds them.
+    pub enum ClientReads {
+        /// Each needs a gate.
+        Ask,
+        /// Those inside the client's workspace run without a vote.
+        Workspace,
+    }
 }
 
 wire_structs! {
@@ -159,6 +167,8 @@ session_config! {
     quorum_independent: bool = true;
     /// Reads run without a vote even if the executor cannot sandbox them.
     trust_reads: bool = false;
+    /// What happens to reads that an agent client runs by itself, where no sandbox holds them.
+    client_reads: ClientReads = ClientReads::Ask;
     /// Commands that nothing is known about are tried in the read sandbox, and need a vote only if
     /// it denies them something.
     try_unknown: bool = false;

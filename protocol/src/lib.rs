@@ -27,6 +27,7 @@ mod message;
 mod quorum;
 mod refusal;
 mod role;
+mod sorted_fields;
 mod time;
 mod tool_call;
 mod unique_fields;
@@ -34,8 +35,8 @@ mod unique_fields;
 pub use action::{Action, ActionError, BoundFile, Command, RunMode};
 pub use assessment::{Assessment, Category, PartAssessment, Risk, SandboxProfile, ToolCategory};
 pub use config::{
-    ConfigChanges, GateTimeoutAction, OrderingMode, ParticipantTimeoutAction, QuorumByCategory,
-    SessionConfig, ShellExecMode, ToolKind, check_config_fields,
+    ClientReads, ConfigChanges, GateTimeoutAction, OrderingMode, ParticipantTimeoutAction,
+    QuorumByCategory, SessionConfig, ShellExecMode, ToolKind, check_config_fields,
 };
 pub use digest::{Digest, DigestError};
 pub use envelope::{

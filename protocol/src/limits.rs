@@ -33,6 +33,15 @@ wire_structs! {
     }
 }
 
+impl ExecutionLimits {
+    /// What is kept of a run by an agent client: nothing limits its time but the client's lease, and
+    /// its output is bounded because the log keeps it.
+    pub const CLIENT_RUN: Self = Self {
+        timeout_ms: 0,
+        output_bytes: 10 * 1024 * 1024,
+    };
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

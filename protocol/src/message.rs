@@ -134,6 +134,8 @@ message_enum! {
         ToolDiscard(ToolDiscard) = "tool.discard",
         ToolCancel(ToolCancel) = "tool.cancel",
         ToolInput(ToolInput) = "tool.input",
+        ToolRenew(ToolRenew) = "tool.renew",
+        ToolDefer(ToolDefer) = "tool.defer",
         ShellExec(ShellExec) = "shell.exec",
         PolicyAllow(PolicyAllow) = "policy.allow",
         PolicyRevoke(PolicyRevoke) = "policy.revoke",
@@ -186,6 +188,7 @@ message_enum! {
         ToolDiscard(ToolDiscard) = "tool.discard",
         ToolCancel(ToolCancel) = "tool.cancel",
         ToolInput(ToolInput) = "tool.input",
+        ToolDefer(ToolDefer) = "tool.defer",
         ShellExec(ShellExec) = "shell.exec",
         PolicyAllow(PolicyAllow) = "policy.allow",
         PolicyRevoke(PolicyRevoke) = "policy.revoke",
@@ -196,7 +199,7 @@ message_enum! {
 
 /// Whether a type of message is one of the 41 in the published protocol.
 pub fn is_published(kind: &str) -> bool {
-    const EXTENSIONS: [&str; 12] = [
+    const EXTENSIONS: [&str; 14] = [
         "session.welcome",
         "session.ack",
         "gate.resolve",
@@ -204,6 +207,8 @@ pub fn is_published(kind: &str) -> bool {
         "tool.discard",
         "tool.cancel",
         "tool.input",
+        "tool.renew",
+        "tool.defer",
         "shell.exec",
         "policy.allow",
         "policy.revoke",
@@ -226,7 +231,7 @@ mod tests {
             .chain(ServerMessage::KINDS)
             .collect();
         assert_eq!(all.iter().filter(|kind| is_published(kind)).count(), 41);
-        assert_eq!(all.len(), 53);
+        assert_eq!(all.len(), 55);
     }
 
     #[test]

@@ -537,6 +537,12 @@ impl SessionDirectory {
             .await;
     }
 
+    /// Says that somebody waits for a proposal.
+    pub(crate) async fn renew_lease(&self, session: &SessionId, proposal: MessageId) {
+        self.send_if_loaded(session, SessionCommand::RenewLease(proposal))
+            .await;
+    }
+
     /// Runs a query on the current state of a session; `None` if its log cannot be read.
     pub(crate) async fn query<T: Send + 'static>(
         self: &Arc<Self>,
@@ -576,7 +582,8 @@ impl SessionDirectory {
             }
             let due = self
                 .store
-                .due_sessions(pvp_clock::now(), MAX_WAKES_PER_SWEEP);
+                // Some that are in memory count as due as well, and must not crowd out others.
+                .due_sessions(pvp_clock::now(), MAX_WAKES_PER_SWEEP + self.sessions.len());
             match due.await {
                 Ok(due) => {
                     for session in due {

@@ -6,6 +6,7 @@ mod bridge;
 mod commands;
 mod commit_context;
 mod contents;
+mod decisions;
 mod extractors;
 mod gates;
 mod gzip;
@@ -129,17 +130,23 @@ impl RefusalResponse {
     }
 }
 
-impl IntoResponse for RefusalResponse {
-    fn into_response(self) -> Response {
-        let report = ErrorReport {
+impl RefusalResponse {
+    /// The body.
+    fn report(&self) -> ErrorReport {
+        ErrorReport {
             code: self.refusal.code(),
             message: self.refusal.to_string(),
             recoverable: self.refusal.is_recoverable(),
             details: None,
-            related_to: self.related_to,
+            related_to: self.related_to.clone(),
             extra: ExtraFields::new(),
-        };
-        let mut response = (self.status, Json(report)).into_response();
+        }
+    }
+}
+
+impl IntoResponse for RefusalResponse {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.report())).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(WWW_AUTHENTICATE, bearer);

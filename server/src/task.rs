@@ -6,6 +6,7 @@
 
 mod command;
 mod deletion;
+mod leases;
 mod load;
 mod persist;
 mod presence;
@@ -33,6 +34,7 @@ pub(crate) use command::{
     SessionCommand, SessionRequest,
 };
 use deletion::PendingDeletion;
+use leases::Leases;
 use load::BackgroundCheck;
 use persist::{PendingAppend, SentAppend, WriteBatch};
 use presence::{Admission, PresenceSchedule};
@@ -129,6 +131,8 @@ pub(crate) struct SessionTask {
     presence_schedule: PresenceSchedule,
     /// Since when those have no device who will be told to be gone.
     disconnected_since: BTreeMap<ParticipantId, Timestamp>,
+    /// Until when proposals wait for their clients to be heard of.
+    leases: Leases,
     /// How often someone's presence was checked, for tests.
     #[cfg(test)]
     presence_checks: usize,
@@ -211,6 +215,7 @@ impl SessionTask {
             next_presence_check: None,
             presence_schedule: PresenceSchedule::default(),
             disconnected_since: BTreeMap::new(),
+            leases: Leases::default(),
             #[cfg(test)]
             presence_checks: 0,
             backoff_until: now,
@@ -258,11 +263,11 @@ impl SessionTask {
         self.unload().await;
     }
 
-    /// True when no participant has a device connected, and nobody is about to be told to be gone. The
-    /// deadlines of an unloaded session are
-    /// indexed in the store.
+    /// True when no participant has a device connected, nobody is about to be told to be gone, and
+    /// no proposal waits for its client. The deadlines of an unloaded session are indexed in the
+    /// store.
     fn can_unload(&self) -> bool {
-        self.devices.count() == 0 && self.disconnected_since.is_empty()
+        self.devices.count() == 0 && self.disconnected_since.is_empty() && self.leases.is_empty()
     }
 
     fn idle_timeout(&self) -> Duration {
@@ -332,6 +337,9 @@ impl SessionTask {
             self.handle_command(command, &mut batch);
         }
         self.complete_admissions(&mut batch);
+        if !batch.entries.is_empty() {
+            self.leases.sync(&self.session, pvp_clock::now());
+        }
         self.persist(batch);
     }
 
@@ -353,6 +361,7 @@ impl SessionTask {
                 self.on_participant_returned(&participant, batch)
             }
             SessionCommand::ConnectionClosed => self.refresh_presence(batch),
+            SessionCommand::RenewLease(proposal) => self.renew_lease(&proposal),
             SessionCommand::HttpAccess(participant, answer) => {
                 // The caller may have stopped waiting.
                 let _ = answer.send(self.http_access(participant, batch));
@@ -426,6 +435,7 @@ impl SessionTask {
                     batch.answers.push((reply, Answer::Refused(refusal)));
                     return;
                 }
+                let renewed = leases::renewed_by(&submitted.message);
                 let (submitted, value) = self.strip_secrets(submitted);
                 let input = Input::Submit {
                     by: by.participant,
@@ -436,6 +446,7 @@ impl SessionTask {
                 if let (Answer::Accepted(Some(seq)), Some(value)) = (&answer, value) {
                     batch.secret_values.insert(*seq, value);
                 }
+                self.renew_leases(&renewed, &answer);
                 batch.answers.push((reply, answer));
             }
         }

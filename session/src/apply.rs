@@ -2,6 +2,7 @@
 
 mod agents;
 mod claims;
+mod client_runs;
 mod context;
 mod deadlines;
 mod interrupts;
@@ -215,6 +216,7 @@ impl DecisionBuilder<'_> {
             } => Ok(self.record_attendance(&participant, attendance, last_active)),
             Input::ConnectionLost { participant } => Ok(self.lose_connection(&participant)),
             Input::ConnectionRestored { participant } => Ok(self.restore_connection(&participant)),
+            Input::LeaseExpired { proposal } => Ok(self.expire_lease(&proposal)),
             Input::Tick => {
                 self.tick();
                 Ok(Answer::Accepted(None))
@@ -305,6 +307,8 @@ impl DecisionBuilder<'_> {
             M::ToolDiscard(discard) => self.tool_discard(by, &submitted, discard),
             M::ToolCancel(cancel) => self.tool_cancel(by, &submitted, cancel),
             M::ToolInput(input) => self.tool_input(by, &submitted, input),
+            M::ToolRenew(renew) => self.tool_renew(by, &renew),
+            M::ToolDefer(defer) => self.tool_defer(by, &submitted, defer),
             M::ShellExec(exec) => self.shell_exec(by, &submitted, exec),
             M::PolicyAllow(allow) => self.policy_allow(by, &submitted, allow),
             M::PolicyRevoke(revoke) => self.policy_revoke(by, &submitted, revoke),

@@ -69,6 +69,8 @@ fn requirement(message: &ClientMessage) -> Requirement {
         | M::ToolDiscard(_)
         | M::ToolCancel(_)
         | M::ToolInput(_)
+        | M::ToolRenew(_)
+        | M::ToolDefer(_)
         | M::SecretRevoke(_) => Requirement::DependsOnState,
     }
 }

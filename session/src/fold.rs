@@ -143,6 +143,7 @@ impl Session {
             M::ToolOutput(output) => return Ok(self.fold_output(output)),
             M::ToolResult(result) => return Ok(self.fold_result(result)),
             M::ToolDiscard(discard) => self.fold_discard(discard),
+            M::ToolDefer(defer) => self.fold_defer(defer, at),
             M::ToolCancel(cancel) => self.fold_cancel(&cancel.tool_proposal, at),
             M::PolicyAllow(allow) => {
                 if let Some(by) = by {

@@ -32,19 +32,25 @@ pub struct Grant {
     proposal: MessageId,
     approved_by: Vec<ParticipantId>,
     terms: GrantTerms,
-    nonce: String,
+    nonce: Option<String>,
 }
 
-/// What the session adds to a clearance.
-pub(crate) struct GrantDetails {
-    /// The id of the grant.
-    pub(crate) id: MessageId,
+/// What an executor holds a run to, and the proof that it is the one who may run it.
+pub(crate) struct RunTerms {
     /// Proves to the executor that this is its own copy.
     pub(crate) nonce: String,
     /// How long it may run, and how much it may print.
     pub(crate) limits: ExecutionLimits,
     /// The sandbox that it runs in.
     pub(crate) profile: SandboxProfile,
+}
+
+/// What the session adds to a clearance.
+pub(crate) struct GrantDetails {
+    /// The id of the grant.
+    pub(crate) id: MessageId,
+    /// What the executor holds the run to; `None` if a client runs it, which nothing holds.
+    pub(crate) terms: Option<RunTerms>,
     /// When the grant can no longer be used.
     pub(crate) expires_at: Timestamp,
     /// What the clearance's rule allows, if a rule cleared the proposal.
@@ -84,8 +90,9 @@ impl Grant {
             executor: proposal.executor.clone(),
             action: proposal.action.clone(),
             digest: clearance.digest,
-            limits: details.limits,
-            profile: details.profile,
+            runs: proposal.runs(),
+            limits: details.terms.as_ref().map(|terms| terms.limits),
+            profile: details.terms.as_ref().map(|terms| terms.profile),
             expires_at: details.expires_at,
             cleared_by: clearance.cleared_by,
             approvals: clearance.approvals,
@@ -99,16 +106,16 @@ impl Grant {
             proposal: clearance.proposal,
             approved_by,
             terms,
-            nonce: details.nonce,
+            nonce: details.terms.map(|terms| terms.nonce),
         }
     }
 
-    /// The message for everyone, and the nonce for the executor alone.
-    pub(crate) fn into_parts(self) -> (ToolExecute, GrantNonce) {
-        let private = GrantNonce {
+    /// The message for everyone, and the nonce for the executor alone, if one runs it.
+    pub(crate) fn into_parts(self) -> (ToolExecute, Option<GrantNonce>) {
+        let private = self.nonce.map(|nonce| GrantNonce {
             to: self.terms.executor.clone(),
-            nonce: self.nonce,
-        };
+            nonce,
+        });
         let execute = ToolExecute {
             tool_proposal: self.proposal,
             approved_by: self.approved_by,

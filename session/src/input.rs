@@ -184,6 +184,8 @@ pub enum Input {
     ConnectionLost { participant: ParticipantId },
     /// A participant who was told to be gone is connected again.
     ConnectionRestored { participant: ParticipantId },
+    /// The client of a proposal has not been heard of for the length of a lease.
+    LeaseExpired { proposal: MessageId },
     /// Time has passed, so deadlines that are due act.
     Tick,
 }

@@ -1,6 +1,6 @@
 //! The life of a proposal: assessed, gated, running, closed.
 
-use pvp_protocol::payload::{DiscardedTrial, OutputStream};
+use pvp_protocol::payload::{ClientOrigin, Degree, DiscardedTrial, OutputStream, RunBy};
 use pvp_protocol::{
     Action, Assessment, ExecutionLimits, MessageId, ParticipantId, Risk, RunMode, Timestamp,
     ToolCategory, ToolKind,
@@ -34,6 +34,15 @@ pub struct Proposal {
     pub description: String,
     /// Whether it goes on sending output after its first result.
     pub streaming: bool,
+    /// How sure it is that what is approved is what runs; `None` if an executor runs it.
+    #[serde(default)]
+    pub degree: Option<Degree>,
+    /// Set if an agent client runs it by itself.
+    #[serde(default)]
+    pub client_run: Option<ClientRun>,
+    /// The agent client that the call comes from.
+    #[serde(default)]
+    pub origin: Option<ClientOrigin>,
     /// Its current stage.
     pub stage: ProposalStage,
     /// Its gate, open or passed; `None` if it never had one.
@@ -44,6 +53,13 @@ pub struct Proposal {
     pub seqs: ProposalSeqs,
     /// The votes and amendments at its gate.
     pub steps: GateSteps,
+}
+
+/// What is known of a proposal that an agent client runs by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientRun {
+    /// Until when it waits for a client that went away; `None` if the client must be there.
+    pub deferred_until: Option<Timestamp>,
 }
 
 /// How many votes and amendments of one proposal are remembered.
@@ -194,6 +210,20 @@ impl ProposalRecord {
 }
 
 impl Proposal {
+    /// Who runs it once it is granted.
+    pub fn runs(&self) -> RunBy {
+        match self.client_run {
+            Some(_) => RunBy::Client,
+            None => RunBy::Executor,
+        }
+    }
+
+    /// Whether it is over as soon as its client is gone.
+    pub fn needs_lease(&self) -> bool {
+        let deferred = |run: &ClientRun| run.deferred_until.is_some();
+        self.client_run.as_ref().is_some_and(|run| !deferred(run))
+    }
+
     /// What the history of the session says about it.
     pub(crate) fn record(&self) -> ProposalRecord {
         let output = match &self.stage {

@@ -399,7 +399,16 @@ impl Session {
             .values()
             .filter_map(|secret| secret.expires_at)
             .min();
-        [gates, runs, secrets].into_iter().flatten().min()
+        let deferred = self.proposals.values();
+        let deferred = deferred.filter_map(|proposal| proposal.client_run.as_ref()?.deferred_until);
+        let due = [gates, runs, secrets, deferred.min()];
+        due.into_iter().flatten().min()
+    }
+
+    /// The proposals that are over as soon as their clients are gone.
+    pub fn leased_proposals(&self) -> impl Iterator<Item = &MessageId> {
+        let leased = self.proposals.values().filter(|it| it.needs_lease());
+        leased.map(|proposal| &proposal.id)
     }
 
     /// How many bytes of context the session holds.

@@ -49,6 +49,8 @@ impl Session {
                 assessment: proposal.assessment.clone(),
                 proposer: proposal.proposer.clone(),
                 description: proposal.description.clone(),
+                degree: proposal.degree,
+                origin: proposal.origin.clone(),
                 approvals: gate.approvals.values().cloned().collect(),
                 escalated: gate.escalated,
                 amended_by: gate.amended_by.clone(),
@@ -65,6 +67,8 @@ impl Session {
                 command: proposal.action.command.brief(),
                 mode: execution.mode,
                 since: execution.since,
+                degree: proposal.degree,
+                origin: proposal.origin.clone(),
             })
             .collect()
     }

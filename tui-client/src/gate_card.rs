@@ -198,6 +198,10 @@ impl CardRowsBuilder<'_> {
             &execution_summary(requested, view),
             self.theme.plain,
         );
+        if requested.degree.is_some() || requested.client.is_some() {
+            let degree = narrate::degree_text(requested.degree, requested.client.as_ref());
+            self.add_row("degree", &degree, self.theme.warning);
+        }
         for (name, value) in &requested.env {
             self.add_row("env", &format!("{name}={value}"), self.theme.warning);
         }
@@ -301,8 +305,11 @@ impl CardRowsBuilder<'_> {
 /// How the command would run: form, mode, driver, timeout and runner.
 fn execution_summary(requested: &RequestedAction, view: &View) -> String {
     let form = match requested.form {
-        CommandForm::Shell => "with bash".to_owned(),
-        CommandForm::Argv => "without a shell".to_owned(),
+        CommandForm::Shell if requested.degree.is_some() => {
+            "with the client's own shell".to_owned()
+        }
+        CommandForm::Shell => "executed with bash".to_owned(),
+        CommandForm::Argv => "executed without a shell".to_owned(),
         CommandForm::LoginShell => "in a login shell, typed by a person".to_owned(),
         CommandForm::Tool => {
             let tool = requested.tool.as_deref().unwrap_or_default();
@@ -310,7 +317,11 @@ fn execution_summary(requested: &RequestedAction, view: &View) -> String {
             let stated = call.and_then(|call| call.stated_category);
             let stated = stated.map(|it| format!(" (`{}`, as the agent states it)", it.as_str()));
             let stated = stated.unwrap_or_default();
-            format!("as the tool `{}`{stated}", one_line(tool))
+            let how = match requested.degree {
+                Some(_) => "as",
+                None => "executed as",
+            };
+            format!("{how} the tool `{}`{stated}", one_line(tool))
         }
     };
     let mode = match requested.mode {

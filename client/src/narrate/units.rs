@@ -1,6 +1,6 @@
 //! Numbers, sizes, times and names of the protocol as words.
 
-use pvp_protocol::payload::{GateOutcome, PresenceStatus};
+use pvp_protocol::payload::{ClientOrigin, Degree, GateOutcome, PresenceStatus};
 use pvp_protocol::{BoundFile, Role};
 
 use crate::view::{ParticipantView, escape_invisible};
@@ -75,6 +75,26 @@ pub fn outcome_text(outcome: GateOutcome) -> &'static str {
         GateOutcome::TimedOut => "timed out",
         GateOutcome::Cancelled => "cancelled",
     }
+}
+
+/// Who runs a call, and how sure it is that what is approved is what runs.
+pub fn degree_text(degree: Option<Degree>, client: Option<&ClientOrigin>) -> String {
+    let degree = degree.unwrap_or(Degree::Executed);
+    let client = client.map(|client| {
+        let version = client.version.as_ref();
+        let version = version
+            .map(|version| format!(" {version}"))
+            .unwrap_or_default();
+        let subagent = client.subagent.as_ref();
+        let subagent = subagent.map(|name| format!(", subagent {name}"));
+        format!(
+            " ({}{version}{})",
+            client.client,
+            subagent.unwrap_or_default()
+        )
+    });
+    let client = client.unwrap_or_default();
+    format!("{degree}{client}: {}", degree.explanation())
 }
 
 /// A file that a command binds, in one line.

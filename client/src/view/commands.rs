@@ -161,8 +161,7 @@ impl View {
 
     /// Records a command from its grant, because the proposal was before the messages received.
     fn push_granted_proposal(&mut self, id: &MessageId, action: &Action) {
-        let requested =
-            RequestedAction::from_command_line("", action.mode).with_granted_action(action);
+        let requested = RequestedAction::from_granted_action(action);
         let origin = match requested.form {
             CommandForm::LoginShell => CommandOrigin::Person,
             CommandForm::Shell | CommandForm::Argv | CommandForm::Tool => CommandOrigin::Agent,

@@ -159,8 +159,8 @@ impl RunView {
             approvals: bounded_approvals(&grant.approvals),
             rule: grant.rule.clone(),
             allowed_by: grant.allowed_by.as_ref().map(bounded_rule),
-            limits: Some(grant.limits),
-            profile: Some(grant.profile),
+            limits: grant.limits,
+            profile: grant.profile,
             driver: grant.driver.clone(),
         }
     }
@@ -206,6 +206,12 @@ pub struct RunResultView {
     pub duration_ms: u64,
     /// The executor was lost, so the command may or may not have run to its end.
     pub outcome_unknown: bool,
+    /// The client was allowed to run it and did not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub not_run: bool,
+    /// A client ran it, and only its own word says how it ended.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub attested: bool,
     /// The executor did not keep all of the output.
     pub truncated: bool,
     /// Why the executor stopped the command, if it did.
@@ -232,6 +238,8 @@ impl RunResultView {
             error: truncate_optional_line(result.error.as_ref()),
             duration_ms: result.duration_ms,
             outcome_unknown: result.outcome == Some(RunOutcome::Unknown),
+            not_run: result.outcome == Some(RunOutcome::NotRun),
+            attested: result.attested,
             truncated: extra_field("truncated").is_some_and(any_flag_set),
             kill_reason: extra_field("kill_reason").and_then(scalar_text),
             returned_value: matches!(&result.result, Some(ToolResultValue::Other(_))),

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use pvp_protocol::payload::{DiscardedTrial, FileContent, OpenGate, ToolPropose};
+use pvp_protocol::payload::{
+    ClientOrigin, Degree, DiscardedTrial, FileContent, OpenGate, RunningCommand, ToolPropose,
+};
 use pvp_protocol::{
     Action, Assessment, BoundFile, Category, Command, JsonObject, PartAssessment, ParticipantId,
     RunMode, ToolCategory,
@@ -88,6 +90,24 @@ pub struct RequestedAction {
     pub prefix: Vec<String>,
     /// Who amended it last; `None` if nobody did.
     pub edited_by: Option<ParticipantId>,
+    /// How sure it is that what is approved is what runs; `None` if PVP's executor runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degree: Option<Degree>,
+    /// The agent client that the call comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientOrigin>,
+}
+
+/// The origin in the size that is kept.
+fn truncated_origin(origin: &ClientOrigin) -> ClientOrigin {
+    let truncated = |text: &Option<String>| text.as_deref().map(truncate_line);
+    ClientOrigin {
+        client: truncate_line(&origin.client),
+        version: truncated(&origin.version),
+        session: truncated(&origin.session),
+        call: truncated(&origin.call),
+        subagent: truncated(&origin.subagent),
+    }
 }
 
 /// Counts the bytes that truncation drops.
@@ -124,13 +144,17 @@ impl RequestedAction {
             stated_category: Some(propose.category),
         };
         let assessment = propose.assessment.as_ref();
-        Self::with_details(
-            &propose.agent,
-            action,
-            assessment,
-            &propose.description,
-            details,
-        )
+        Self {
+            degree: propose.degree,
+            client: propose.origin.as_ref().map(truncated_origin),
+            ..Self::with_details(
+                &propose.agent,
+                action,
+                assessment,
+                &propose.description,
+                details,
+            )
+        }
     }
 
     fn with_details(
@@ -154,16 +178,25 @@ impl RequestedAction {
         let assessment = Some(&open.assessment);
         Self {
             edited_by: open.amended_by.clone(),
+            degree: open.degree,
+            client: open.origin.as_ref().map(truncated_origin),
             ..Self::new(&open.proposer, &open.action, assessment, &open.description)
         }
     }
 
-    /// A running command, of which a welcome gives only the command line and the mode.
-    pub(super) fn from_command_line(command: &str, mode: RunMode) -> Self {
-        let line = command.to_owned();
+    /// A granted action whose proposal was before the messages received.
+    pub(super) fn from_granted_action(action: &Action) -> Self {
+        Self::from_action(action, ProposedDetails::default())
+    }
+
+    /// A running command, of which a welcome gives little more than the command line.
+    pub(super) fn from_running(running: &RunningCommand) -> Self {
+        let line = running.command.clone();
         let action = Action::new(Command::Shell { line });
         Self {
-            mode,
+            mode: running.mode,
+            degree: running.degree,
+            client: running.origin.as_ref().map(truncated_origin),
             ..Self::from_action(&action, ProposedDetails::default())
         }
     }
@@ -195,6 +228,8 @@ impl RequestedAction {
             assessment: None,
             prefix: Vec::new(),
             edited_by: None,
+            degree: None,
+            client: None,
             // The bytes of a call are the same as those of its summary, so they count once.
             cut_bytes: truncation.0.max(call.as_ref().map_or(0, |it| it.cut_bytes)),
             call,
@@ -224,6 +259,8 @@ impl RequestedAction {
             assessment: Some(truncated_assessment(assessment)),
             prefix: suggested_prefix(&action, Some(assessment)),
             edited_by: by.cloned(),
+            degree: self.degree,
+            client: self.client.clone(),
             ..Self::from_action(&action, self.details())
         })
     }
@@ -236,6 +273,8 @@ impl RequestedAction {
             assessment: self.assessment.clone(),
             prefix: self.prefix.clone(),
             edited_by: self.edited_by.clone(),
+            degree: self.degree,
+            client: self.client.clone(),
             ..Self::from_action(action, self.details())
         }
     }

@@ -84,12 +84,7 @@ impl View {
 
     fn fold_running(&mut self, running: &[RunningCommand]) {
         for running in running {
-            let requested = || {
-                Arc::new(RequestedAction::from_command_line(
-                    &running.command,
-                    running.mode,
-                ))
-            };
+            let requested = || Arc::new(RequestedAction::from_running(running));
             let proposal = self.proposal_or_insert(&running.tool_proposal, requested);
             proposal.state = ProposalState::Running;
             proposal

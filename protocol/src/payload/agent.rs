@@ -1,6 +1,6 @@
 //! Messages to and from agents: prompts, thinking, responses and interrupts.
 
-use crate::payload::Content;
+use crate::payload::{ClientOrigin, Content};
 use crate::{ExtraFields, JsonObject, MessageId, ParticipantId};
 
 wire_enums! {
@@ -93,6 +93,9 @@ wire_structs! {
         /// How to answer it; the agent's defaults if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub config: Option<PromptConfig>,
+        /// The agent client that the person typed it into, which has it already.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub origin: Option<ClientOrigin>,
         /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]

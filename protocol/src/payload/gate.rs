@@ -48,6 +48,26 @@ wire_enums! {
     }
 }
 
+impl GateResolve {
+    /// Why it did not pass, by whom and what to do instead, in words for the agent.
+    pub fn denial_text(&self) -> String {
+        let by = self.by.as_ref();
+        let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+        let reason = self.reason.as_ref();
+        let reason = reason.map(|reason| format!(": {reason}"));
+        let reason = reason.unwrap_or_default();
+        let suggestion = self.suggestion.as_ref();
+        let suggestion = suggestion.map(|text| format!(" Suggestion: {text}."));
+        let suggestion = suggestion.unwrap_or_default();
+        let what = match self.outcome {
+            GateOutcome::Rejected => format!("Rejected{by}{reason}."),
+            GateOutcome::TimedOut => "Nobody decided before the deadline.".to_owned(),
+            GateOutcome::Cancelled | GateOutcome::Approved => format!("Cancelled{by}{reason}."),
+        };
+        format!("{what}{suggestion} It did not run.")
+    }
+}
+
 impl GateReject {
     /// The server's word that a proposal is over.
     pub fn by_server(proposal: MessageId, gate_request: Option<MessageId>, reason: String) -> Self {
@@ -206,6 +226,7 @@ wire_structs! {
         /// The gate's id.
         pub gate: MessageId,
         /// The complete new arguments, as in `tool.propose`.
+        #[serde(serialize_with = "crate::sorted_fields::serialize")]
         #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
         pub arguments: JsonObject,
         /// The digest of the action that was edited.

@@ -1,6 +1,6 @@
 //! The messages that come from the server itself: welcome, acknowledgement and error.
 
-use crate::payload::{Announce, Approval, GateRequest, PresenceStatus};
+use crate::payload::{Announce, Approval, ClientOrigin, Degree, GateRequest, PresenceStatus};
 use crate::{
     Action, Assessment, Capability, ErrorCode, ExtraFields, JsonObject, Limits, MessageId,
     ParticipantId, Role, RunMode, SessionConfig, Timestamp,
@@ -28,6 +28,12 @@ wire_structs! {
         pub proposer: ParticipantId,
         /// What the proposer says it does.
         pub description: String,
+        /// How sure it is that what is approved is what runs; absent if an executor runs it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub degree: Option<Degree>,
+        /// The agent client that the call comes from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub origin: Option<ClientOrigin>,
         /// The approvals given so far.
         #[serde(default)]
         pub approvals: Vec<Approval>,
@@ -45,6 +51,10 @@ wire_structs! {
         pub command: String,
         pub mode: RunMode,
         pub since: Timestamp,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub degree: Option<Degree>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub origin: Option<ClientOrigin>,
     }
 
     /// A shared secret, as described to someone who joins; the value is in no message.

@@ -49,6 +49,39 @@ wire_enums! {
         Known,
         /// The executor was lost, so the command may or may not have completed.
         Unknown,
+        /// The client was allowed to run it and did not; only of what a client runs.
+        NotRun,
+    }
+
+    /// Who runs what is granted.
+    #[derive(Default)]
+    pub enum RunBy {
+        /// The proposer's executor, which runs exactly the granted bytes.
+        #[default]
+        Executor,
+        /// The agent client itself, with its own tools.
+        Client,
+    }
+
+    /// How sure it is that what was approved is what ran, from the surest on.
+    pub enum Degree {
+        /// An executor of this protocol ran exactly these bytes.
+        Executed,
+        /// The client ran it; the bridge stood in the client's protocol, where nothing runs unasked.
+        Held,
+        /// The client's hook asked; what the client then ran is its own word alone.
+        Hooked,
+    }
+}
+
+impl Degree {
+    /// What it means, for those who vote.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Degree::Executed => "PVP's executor runs exactly this",
+            Degree::Held => "the client runs it; it could not start unasked",
+            Degree::Hooked => "the client's hook asked; what it runs is the client's own word",
+        }
     }
 }
 
@@ -95,11 +128,31 @@ fn known_category(tool_name: &str) -> Option<ToolCategory> {
     }
 }
 
+/// The estimate of an agent that gives none.
+fn no_estimate() -> Risk {
+    Risk::Safe
+}
+
+fn is_by_executor(runs: &RunBy) -> bool {
+    *runs == RunBy::Executor
+}
+
 impl ToolPropose {
     /// The kind of tool. The agent states it, except for tools that are known.
     pub fn tool_kind(&self) -> ToolKind {
         let known = known_category(&self.tool_name).map(ToolKind::Known);
         known.unwrap_or(ToolKind::Stated(self.category))
+    }
+}
+
+impl GrantTerms {
+    /// What the run may use. A grant without limits is for a client, and an executor refuses it; if
+    /// it were run, it could use nothing.
+    pub fn executor_limits(&self) -> ExecutionLimits {
+        self.limits.unwrap_or(ExecutionLimits {
+            timeout_ms: 1,
+            output_bytes: 0,
+        })
     }
 }
 
@@ -139,16 +192,37 @@ wire_structs! {
         pub in_git: GitCopy,
     }
 
+    /// The agent client that a call or a prompt comes from, as its bridge describes it.
+    #[derive(Default, Eq)]
+    pub struct ClientOrigin {
+        /// The client, such as `claude-code`.
+        pub client: String,
+        /// Its version, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub version: Option<String>,
+        /// The client's own id of its conversation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub session: Option<String>,
+        /// The client's own id of the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub call: Option<String>,
+        /// The subagent that makes the call; absent if the agent itself does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub subagent: Option<String>,
+    }
+
     /// `tool.propose`
     pub struct ToolPropose {
         /// The tool; `shell` runs commands.
         pub tool_name: String,
         /// The tool's arguments.
+        #[serde(serialize_with = "crate::sorted_fields::serialize")]
         #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
         pub arguments: JsonObject,
         /// The agent that proposes it.
         pub agent: ParticipantId,
         /// The agent's own estimate. It can raise the assessment, never lower it.
+        #[serde(default = "no_estimate")]
         pub risk_level: Risk,
         /// What the agent says it does.
         pub description: String,
@@ -171,6 +245,16 @@ wire_structs! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub deleted_files: Vec<DeletedFile>,
+        /// Who runs it once it is granted.
+        #[serde(default, skip_serializing_if = "is_by_executor")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub runs: RunBy,
+        /// How sure it is that what is approved is what runs; only with `runs: "client"`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub degree: Option<Degree>,
+        /// The agent client that the call comes from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub origin: Option<ClientOrigin>,
         /// The server's assessment; it replaces whatever a client sends here.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub assessment: Option<Assessment>,
@@ -232,10 +316,16 @@ wire_structs! {
         pub action: Action,
         /// The digest of the action.
         pub digest: Digest,
-        /// What the run may use.
-        pub limits: ExecutionLimits,
-        /// The sandbox to run it in.
-        pub profile: SandboxProfile,
+        /// Who runs it.
+        #[serde(default, skip_serializing_if = "is_by_executor")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub runs: RunBy,
+        /// What the run may use; absent if a client runs it, which nothing limits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub limits: Option<ExecutionLimits>,
+        /// The sandbox to run it in; absent if a client runs it, which nothing confines.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub profile: Option<SandboxProfile>,
         /// When the grant expires if the run has not started.
         pub expires_at: Timestamp,
         /// What allowed the action.
@@ -327,6 +417,10 @@ wire_structs! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub more_output: bool,
+        /// The client ran it, and only its own word says how it ended; set by the server.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub attested: bool,
         /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
@@ -362,6 +456,28 @@ wire_structs! {
         pub tool_proposal: MessageId,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
+        #[serde(flatten)]
+        #[cfg_attr(feature = "generate", ts(skip))]
+        pub extra: ExtraFields,
+    }
+
+    /// `tool.renew`: whoever waits for these proposals, or runs them, is still there; ephemeral
+    pub struct ToolRenew {
+        /// Proposals of the sender with `runs: "client"`.
+        pub tool_proposals: Vec<MessageId>,
+        /// Fields this version does not know.
+        #[serde(flatten)]
+        #[cfg_attr(feature = "generate", ts(skip))]
+        pub extra: ExtraFields,
+    }
+
+    /// `tool.defer`: the client of a proposal goes away and asks again later
+    pub struct ToolDefer {
+        /// A proposal of the sender with `runs: "client"`.
+        pub tool_proposal: MessageId,
+        /// How long it waits for the client to be back.
+        pub seconds: u32,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,

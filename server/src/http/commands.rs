@@ -276,13 +276,17 @@ impl RecordBuilder {
         reason = "only these two messages start a proposal"
     )]
     fn new(envelope: Envelope, proposal: &ProposalRecord) -> Option<Self> {
+        let (mut degree, mut origin) = (None, None);
         let (action, assessment, description, tool) = match envelope.message {
-            ServerMessage::ToolPropose(propose) => (
-                Action::from_arguments(&propose.tool_name, &propose.arguments).ok()?,
-                propose.assessment?,
-                propose.description,
-                propose.tool_name,
-            ),
+            ServerMessage::ToolPropose(propose) => {
+                (degree, origin) = (propose.degree, propose.origin);
+                (
+                    Action::from_arguments(&propose.tool_name, &propose.arguments).ok()?,
+                    propose.assessment?,
+                    propose.description,
+                    propose.tool_name,
+                )
+            }
             ServerMessage::ShellExec(exec) => (
                 Action::from_shell_exec(&exec),
                 exec.assessment?,
@@ -312,6 +316,8 @@ impl RecordBuilder {
             status: command_status(proposal),
             edited_by: None,
             resolution: None,
+            degree,
+            origin,
             executor: None,
             cleared_by: None,
             allowed_by: None,
@@ -356,6 +362,7 @@ impl RecordBuilder {
                     error: result.error,
                     duration_ms: result.duration_ms,
                     outcome: result.outcome,
+                    attested: result.attested,
                 });
             }
             _ => {}

@@ -8,8 +8,8 @@ use pvp_protocol::ParticipantKind;
 
 use super::extractors::{NoParameters, QueryParameter, QueryParameters};
 use super::{
-    archives, commands, commit_context, contents, gates, invites, messages, openapi, proposals,
-    send, sessions, transcript,
+    archives, commands, commit_context, contents, decisions, gates, invites, messages, openapi,
+    proposals, send, sessions, transcript,
 };
 use crate::admission;
 use crate::directory::SessionDirectory;
@@ -129,6 +129,8 @@ const SESSION_GATES: &str = "/api/sessions/{session}/gates";
 const GATE: &str = "/api/sessions/{session}/gates/{gate}";
 const VOTE: &str = "/api/sessions/{session}/gates/{gate}/vote";
 const AMEND: &str = "/api/sessions/{session}/gates/{gate}/amend";
+const SESSION_PROPOSALS: &str = "/api/sessions/{session}/proposals";
+const DECISION: &str = "/api/sessions/{session}/proposals/{proposal}/decision";
 const OUTPUT: &str = "/api/sessions/{session}/outputs/{ref}";
 const HISTORY: &str = "/api/sessions/{session}/history";
 const COMMIT_CONTEXT: &str = "/api/sessions/{session}/commit-context";
@@ -156,6 +158,8 @@ const KNOWN_PATHS: &[&str] = &[
     GATE,
     VOTE,
     AMEND,
+    SESSION_PROPOSALS,
+    DECISION,
     OUTPUT,
     HISTORY,
     COMMIT_CONTEXT,
@@ -231,6 +235,16 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
         ApiRoute::post(AMEND, "Edit the command; votes are then cast again", post(gates::amend))
             .with_body("EditRequest")
             .returns("GateUpdateResponse"),
+        ApiRoute::post(SESSION_PROPOSALS, "Propose a call and wait for the decision; the same request again goes on waiting", post(decisions::propose))
+            .with_query::<decisions::DecisionParameters>()
+            .with_body("ProposalRequest")
+            .returns("ProposalDecision"),
+        ApiRoute {
+            access: RouteAccess::TokenRequired,
+            ..ApiRoute::get(DECISION, "Wait for the decision on a proposal of yours", get(decisions::decision))
+        }
+        .with_query::<decisions::DecisionParameters>()
+        .returns("ProposalDecision"),
         ApiRoute::get(OUTPUT, "What a command printed, by lines", get(commands::read_output))
             .with_query::<commands::OutputParameters>()
             .returns("OutputPage"),

@@ -57,6 +57,8 @@ pub(crate) enum SessionCommand {
     ParticipantReturned(ParticipantId),
     /// A connection to the session has closed.
     ConnectionClosed,
+    /// A request waits for this proposal, so its client is there.
+    RenewLease(MessageId),
     /// An HTTP request wants access to the session.
     HttpAccess(Option<ParticipantId>, oneshot::Sender<Option<HttpAccess>>),
     /// A token of a participant was revoked or has expired.
@@ -163,6 +165,7 @@ impl SessionCommand {
             SessionCommand::TokenEnded(_)
             | SessionCommand::ParticipantReturned(_)
             | SessionCommand::ConnectionClosed
+            | SessionCommand::RenewLease(_)
             | SessionCommand::HttpAccess(..)
             | SessionCommand::Query(_)
             | SessionCommand::Stop => {}

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use pvp_protocol::{Refusal, ServerMessage, WireMessage};
+use pvp_protocol::{Refusal, ServerMessage, Timestamp, WireMessage};
 use pvp_session::{Answer, Entry, IndexChange};
 use tokio::time::Instant;
 
 use super::command::{DeferredReply, ReplyTo};
+use super::leases::LEASE_SECONDS;
 use super::{LogHealth, RETRY_DELAY, SessionTask};
 use crate::delivery;
 use crate::store::{
@@ -299,12 +300,21 @@ impl SessionTask {
     pub(super) fn session_index(&self) -> SessionIndex {
         SessionIndex {
             name: self.session.name().map(str::to_owned),
-            next_deadline: self.session.next_deadline(),
+            next_deadline: self.wake_at(),
             open_gates: u32::try_from(self.session.open_gates().len()).unwrap_or(u32::MAX),
             ended: self.session.has_ended(),
             made_by: self.made_by.clone(),
             usage: self.usage,
         }
+    }
+
+    /// When the session must be in memory at the latest: at its next deadline or, if clients run
+    /// proposals by themselves, soon, so that they are ended even if this server is not.
+    fn wake_at(&self) -> Option<Timestamp> {
+        let leased = self.session.leased_proposals().next();
+        let leased = leased.map(|_| pvp_clock::now().plus_seconds(LEASE_SECONDS));
+        let due = [self.session.next_deadline(), leased];
+        due.into_iter().flatten().min()
     }
 
     fn send_append(&mut self, append: PendingAppend) {

@@ -87,6 +87,7 @@ impl SessionTask {
             self.session.next_deadline(),
             self.next_presence_check,
             self.presence_schedule.next(),
+            self.leases.next(),
         ];
         let due = due.into_iter().flatten().min();
         let due = due.map_or(instant + MAX_PRESENCE_CHECK_INTERVAL, |due| {
@@ -113,6 +114,8 @@ impl SessionTask {
             self.feed.broadcast_ephemeral(&envelope::ping(&self.id));
             self.last_ping = Instant::now();
         }
+        self.end_leases(&mut batch);
+        self.leases.sync(&self.session, now);
         self.refresh_presence(&mut batch);
         self.feed.on_timer(Instant::now());
         self.persist(batch);

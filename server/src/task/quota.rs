@@ -97,6 +97,8 @@ fn message_use(message: &ClientMessage) -> MessageUse {
         | ClientMessage::InterruptRaise(_)
         | ClientMessage::InterruptAcknowledge(_)
         | ClientMessage::ToolCancel(_)
+        | ClientMessage::ToolRenew(_)
+        | ClientMessage::ToolDefer(_)
         | ClientMessage::PolicyRevoke(_)
         | ClientMessage::OutputRead(_) => MessageUse::Closing,
         ClientMessage::SessionCreate(_)

@@ -32,6 +32,7 @@ impl DecisionBuilder<'_> {
         for proposal in overdue {
             self.close_run_as_unknown(&proposal, "no result came within its time limit");
         }
+        self.expire_deferred();
         self.expire_secrets();
     }
 

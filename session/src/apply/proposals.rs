@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pvp_policy::{FilePresence, Workspace};
 use pvp_protocol::payload::{
-    ClearedBy, DeletedFile, FileContent, GateActionType, GateRequest, GitCopy, ToolPropose,
+    ClearedBy, DeletedFile, FileContent, GateActionType, GateRequest, GitCopy, RunBy, ToolPropose,
 };
 use pvp_protocol::{
     Action, Assessment, Category, Command, ExecutionLimits, ExtraFields, MessageId, ParticipantId,
@@ -19,7 +19,7 @@ use super::trials::{TRIAL_LIMITS, TrialEligibility};
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::entry::Audience;
 use crate::gate::Clearance;
-use crate::grant::{Grant, GrantDetails};
+use crate::grant::{Grant, GrantDetails, RunTerms};
 use crate::input::SubmittedMessage;
 use crate::member::Member;
 use crate::proposal::Proposal;
@@ -66,6 +66,7 @@ impl DecisionBuilder<'_> {
         let action = Action::from_arguments(&propose.tool_name, &propose.arguments)
             .map_err(|error| Refusal::Malformed(error.to_string()))?;
         self.check_action(&action)?;
+        self.check_client_call(&mut propose, &action)?;
         check_file_contents(&action, &propose.file_contents)?;
         check_deleted_files(&propose.deleted_files)?;
         self.check_proposal_limits(by)?;
@@ -93,6 +94,9 @@ impl DecisionBuilder<'_> {
             assessment.notes.push(note.clone());
         }
         let trial = match approval {
+            ApprovalRequirement::NotRequired if propose.runs == RunBy::Client => {
+                TrialEligibility::NotEligible
+            }
             ApprovalRequirement::NotRequired => self.trial_eligibility(&action, &assessment, by),
             ApprovalRequirement::Required(_) => TrialEligibility::NotEligible,
         };
@@ -244,8 +248,16 @@ impl DecisionBuilder<'_> {
         if propose.requires_approval && assessment.category == Category::Read {
             return ApprovalRequirement::Required("the agent itself asks for approval".to_owned());
         }
-        if assessment.category == Category::Read && !self.can_sandbox(executor, assessment.profile)
-        {
+        if assessment.category != Category::Read {
+            return ApprovalRequirement::NotRequired;
+        }
+        if propose.runs == RunBy::Client {
+            return match self.client_read_question(executor) {
+                Some(why) => ApprovalRequirement::Required(why.to_owned()),
+                None => ApprovalRequirement::NotRequired,
+            };
+        }
+        if !self.can_sandbox(executor, assessment.profile) {
             return ApprovalRequirement::Required("the executor cannot sandbox reads".to_owned());
         }
         ApprovalRequirement::NotRequired
@@ -428,16 +440,10 @@ impl DecisionBuilder<'_> {
         let proposal = self.session.proposals[&clearance.proposal].clone();
         let details = GrantDetails {
             id: self.id_generator.next_id(),
-            nonce: self.id_generator.next_nonce(),
-            limits: match clearance.cleared_by {
-                ClearedBy::Tried => TRIAL_LIMITS,
-                ClearedBy::Read
-                | ClearedBy::Quorum
-                | ClearedBy::Clock
-                | ClearedBy::AllowRule
-                | ClearedBy::Direct => self.execution_limits(&proposal),
+            terms: match proposal.runs() {
+                RunBy::Executor => Some(self.run_terms(&clearance, &proposal)),
+                RunBy::Client => None,
             },
-            profile: self.grant_profile(&clearance, &proposal),
             expires_at: self
                 .at
                 .plus_seconds(self.decision_context.settings.grant_lifetime_seconds),
@@ -447,12 +453,23 @@ impl DecisionBuilder<'_> {
                 .and_then(|rule| self.describe_rule(rule)),
         };
         let (execute, private) = Grant::from_clearance(clearance, &proposal, details).into_parts();
-        self.append_system_to(
-            execute,
-            Some(proposal.id),
-            Audience::everyone(),
-            Some(private),
-        );
+        self.append_system_to(execute, Some(proposal.id), Audience::everyone(), private);
+    }
+
+    /// What the executor holds a run to.
+    fn run_terms(&mut self, clearance: &Clearance, proposal: &Proposal) -> RunTerms {
+        RunTerms {
+            nonce: self.id_generator.next_nonce(),
+            limits: match clearance.cleared_by {
+                ClearedBy::Tried => TRIAL_LIMITS,
+                ClearedBy::Read
+                | ClearedBy::Quorum
+                | ClearedBy::Clock
+                | ClearedBy::AllowRule
+                | ClearedBy::Direct => self.execution_limits(proposal),
+            },
+            profile: self.grant_profile(clearance, proposal),
+        }
     }
 
     fn grant_profile(&self, clearance: &Clearance, proposal: &Proposal) -> SandboxProfile {

@@ -2,8 +2,8 @@
 //! closes it.
 
 use pvp_protocol::payload::{
-    GateOutcome, GateResolve, OutputStream, ResolutionCause, RunOutcome, ToolCancel, ToolInput,
-    ToolOutput, ToolResult, ToolResultBody, ToolResultValue,
+    GateOutcome, GateResolve, OutputStream, ResolutionCause, RunBy, RunOutcome, ToolCancel,
+    ToolInput, ToolOutput, ToolResult, ToolResultBody, ToolResultValue,
 };
 use pvp_protocol::{Capability, ExtraFields, MessageId, ParticipantId, Refusal};
 
@@ -119,10 +119,8 @@ impl DecisionBuilder<'_> {
         }
         let recorded =
             [OutputStream::Stdout, OutputStream::Stderr].map(|stream| execution.stream(stream));
-        // A success is always known; only a failure may be reported as unknown.
-        if result.success || result.outcome.is_none() {
-            result.outcome = Some(RunOutcome::Known);
-        }
+        result.attested = proposal.runs() == RunBy::Client;
+        result.outcome = Some(checked_outcome(&result));
         result.more_output = result.success && proposal.streaming && !execution.has_result;
         let file = written_file(proposal, &result);
         if let Some(value) = result.result.take() {
@@ -356,10 +354,16 @@ impl DecisionBuilder<'_> {
         if self.discard_lost_trial(proposal, why) {
             return;
         }
-        let Some(Proposal {
-            stage: ProposalStage::Running(execution),
-            ..
-        }) = self.session.proposals.get(proposal)
+        let Some((execution, proposal_runs)) =
+            self.session
+                .proposals
+                .get(proposal)
+                .and_then(|proposal| match &proposal.stage {
+                    ProposalStage::Running(execution) => Some((execution, proposal.runs())),
+                    ProposalStage::Assessed | ProposalStage::Gated(_) | ProposalStage::Cleared => {
+                        None
+                    }
+                })
         else {
             return;
         };
@@ -371,9 +375,22 @@ impl DecisionBuilder<'_> {
             duration_ms: self.at.millis_since(execution.since),
             outcome: Some(RunOutcome::Unknown),
             more_output: false,
+            attested: proposal_runs == RunBy::Client,
             extra: ExtraFields::new(),
         };
         self.append_system(result, Some(proposal.clone()));
+    }
+}
+
+/// What is known of how a run ended. A success is always known; only a failure may be unknown, and
+/// only a client may say that it did not run what it was allowed to run.
+fn checked_outcome(result: &ToolResult) -> RunOutcome {
+    match result.outcome {
+        Some(RunOutcome::Unknown) if !result.success => RunOutcome::Unknown,
+        Some(RunOutcome::NotRun) if !result.success && result.attested => RunOutcome::NotRun,
+        Some(RunOutcome::Known | RunOutcome::Unknown | RunOutcome::NotRun) | None => {
+            RunOutcome::Known
+        }
     }
 }
 

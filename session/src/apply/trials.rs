@@ -169,6 +169,7 @@ impl DecisionBuilder<'_> {
             duration_ms: 0,
             outcome: Some(RunOutcome::Known),
             more_output: false,
+            attested: false,
             extra: ExtraFields::new(),
         };
         self.append_system(result, Some(proposal.clone()));

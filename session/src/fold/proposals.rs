@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 
 use pvp_protocol::payload::{
-    Approval, ClearedBy, GateAmend, GateOutcome, GateRequest, GateResolve, GateTimeout, ShellExec,
-    TimeoutResolution, ToolDiscard, ToolExecute, ToolOutput, ToolPropose, ToolResult,
+    Approval, ClearedBy, GateAmend, GateOutcome, GateRequest, GateResolve, GateTimeout, RunBy,
+    ShellExec, TimeoutResolution, ToolDefer, ToolDiscard, ToolExecute, ToolOutput, ToolPropose,
+    ToolResult,
 };
 use pvp_protocol::{
-    Action, Assessment, Category, Command, MessageId, ParticipantId, Risk, Timestamp, ToolCategory,
-    ToolKind,
+    Action, Assessment, Category, Command, ExecutionLimits, MessageId, ParticipantId, Risk,
+    Timestamp, ToolCategory, ToolKind,
 };
 
 use crate::gate::Gate;
 use crate::output_index::{IndexChange, OutputPosition};
 use crate::proposal::{
-    Execution, ExecutionKind, GateSteps, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs,
-    ProposalStage,
+    ClientRun, Execution, ExecutionKind, GateSteps, Proposal, ProposalOutcome, ProposalRecord,
+    ProposalSeqs, ProposalStage,
 };
 use crate::state::Session;
 
@@ -49,6 +50,14 @@ impl Session {
             proposal.tool_kind = propose.tool_kind();
             proposal.claimed_risk = propose.risk_level;
             proposal.claimed_category = propose.category;
+            proposal.origin.clone_from(&propose.origin);
+            proposal.client_run = match propose.runs {
+                RunBy::Executor => None,
+                RunBy::Client => Some(ClientRun {
+                    deferred_until: None,
+                }),
+            };
+            proposal.degree = propose.degree;
         }
         Ok(opened)
     }
@@ -92,6 +101,9 @@ impl Session {
             assessment: assessment.clone(),
             description: description.to_owned(),
             streaming: false,
+            degree: None,
+            client_run: None,
+            origin: None,
             stage: ProposalStage::Assessed,
             gate: None,
             trial: None,
@@ -258,13 +270,14 @@ impl Session {
             return;
         };
         let grant = &execute.grant;
-        let limited = grant.limits.timeout_ms > 0;
+        let limits = grant.limits.unwrap_or(ExecutionLimits::CLIENT_RUN);
+        let limited = limits.timeout_ms > 0;
         proposal.seqs.granted = Some(self.head);
         proposal.stage = ProposalStage::Running(Execution {
-            limits: grant.limits,
+            limits,
             since: at,
             deadline: limited
-                .then(|| at.plus_millis(grant.limits.timeout_ms.saturating_add(RESULT_GRACE_MS))),
+                .then(|| at.plus_millis(limits.timeout_ms.saturating_add(RESULT_GRACE_MS))),
             driver: grant.driver.clone(),
             output: OutputPosition::default(),
             cancelled: false,
@@ -317,6 +330,16 @@ impl Session {
             }
         }
         None
+    }
+
+    /// A client goes away, or is back.
+    pub(super) fn fold_defer(&mut self, defer: &ToolDefer, at: Timestamp) {
+        if let Some(proposal) = self.proposals.get_mut(&defer.tool_proposal)
+            && let Some(run) = &mut proposal.client_run
+        {
+            let seconds = u64::from(defer.seconds);
+            run.deferred_until = (seconds > 0).then(|| at.plus_seconds(seconds));
+        }
     }
 
     pub(super) fn fold_cancel(&mut self, proposal: &MessageId, at: Timestamp) {

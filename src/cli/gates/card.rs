@@ -180,6 +180,8 @@ pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> Vec<CardLine> {
     rows.push(("session", gate.session.to_string()));
     rows.push(("agent", open.proposer.to_string()));
     rows.push(("purpose", one_line(&open.description)));
+    let degree = narrate::degree_text(open.degree, open.origin.as_ref());
+    rows.push(("runs", one_line(&degree)));
     add_edits(&mut rows, state.command.as_ref());
     add_execution(&mut rows, gate);
     rows.push(("needs", open.request.quorum.to_string()));
@@ -260,6 +262,8 @@ pub(super) fn command_card(record: &CommandRecord) -> Vec<CardLine> {
     rows.push(("verdict", verdict));
     rows.push(("agent", record.proposer.to_string()));
     rows.push(("purpose", one_line(&record.description)));
+    let degree = narrate::degree_text(record.degree, record.origin.as_ref());
+    rows.push(("runs", one_line(&degree)));
     add_edits(&mut rows, Some(record));
     if let Some(decision) = history::decision_text(record) {
         rows.push(("decided", decision));

@@ -242,6 +242,7 @@ impl App {
             contributors: vec![me],
             context_keys: Vec::new(),
             config: None,
+            origin: None,
             extra: ExtraFields::new(),
         };
         self.send(PendingRequest::Prompt { text }, message);

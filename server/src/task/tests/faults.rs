@@ -44,6 +44,7 @@ fn prompt(text: &str) -> SubmittedMessage {
         contributors: Vec::new(),
         context_keys: Vec::new(),
         config: None,
+        origin: None,
         extra: ExtraFields::new(),
     };
     SubmittedMessage::new(pvp_clock::fresh_id(), ClientMessage::PromptSubmit(prompt))

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_protocol::payload::{
     Announce, ClearedBy, GateOutcome, GateReject, GateResolve, GrantTerms, OutputStream,
-    PresenceStatus, ResolutionCause, RunOutcome, TimeoutResolution, ToolDiscard, ToolExecute,
-    ToolOutput, ToolResult,
+    PresenceStatus, ResolutionCause, RunBy, RunOutcome, TimeoutResolution, ToolDiscard,
+    ToolExecute, ToolOutput, ToolResult,
 };
 use pvp_protocol::{
-    Action, Assessment, Capability, Category, Command, GateTimeoutAction, MessageId, ParticipantId,
-    ParticipantKind, ParticipantTimeoutAction, QuorumRule, Role, RunMode, SandboxProfile, Sender,
-    ServerMessage, SessionConfig, ShellExecMode, Timestamp, ToolCategory, capabilities_of,
+    Action, Assessment, Capability, Category, ClientReads, Command, ExecutionLimits,
+    GateTimeoutAction, MessageId, ParticipantId, ParticipantKind, ParticipantTimeoutAction,
+    QuorumRule, Role, RunMode, SandboxProfile, Sender, ServerMessage, SessionConfig, ShellExecMode,
+    Timestamp, ToolCategory, capabilities_of,
 };
 use pvp_session::{Audience, Entry, Session, SessionSettings};
 
@@ -82,6 +83,8 @@ struct AuditedProposal {
     proposer: ParticipantId,
     /// Who would run it.
     executor: ParticipantId,
+    /// Whether its executor runs it, or an agent client by itself.
+    runs: RunBy,
     /// Whether it is a person's own command.
     own_command: bool,
     /// The agent's claim of the kind of tool; `None` for a person's own command.
@@ -200,11 +203,14 @@ impl LogAuditor {
         let meta = String::from_utf8(entry.meta()).unwrap();
         assert!(!body.contains(SECRET), "a secret in a body: {body}");
         assert!(!meta.contains(SECRET), "a secret in a meta: {meta}");
-        let execute = matches!(entry.envelope.message, ServerMessage::ToolExecute(_));
+        let for_executor = matches!(
+            &entry.envelope.message,
+            ServerMessage::ToolExecute(execute) if execute.grant.runs == RunBy::Executor
+        );
         assert_eq!(
-            execute,
+            for_executor,
             entry.grant_nonce.is_some(),
-            "only grants are private"
+            "only grants for executors are private"
         );
         if let Some(private) = &entry.grant_nonce {
             assert!(private.nonce.len() >= 32);
@@ -333,6 +339,7 @@ impl LogAuditor {
                 assert_eq!(by, Some(&propose.agent));
                 let kind = Some(propose.category);
                 self.record_proposal(id, &propose.agent, &propose.agent, action, assessment, kind);
+                self.proposals.get_mut(id).unwrap().runs = propose.runs;
             }
             M::ShellExec(exec) => {
                 let action = Action::from_shell_exec(exec);
@@ -449,6 +456,7 @@ impl LogAuditor {
             | M::InterruptAcknowledge(_)
             | M::ToolCancel(_)
             | M::ToolInput(_)
+            | M::ToolDefer(_)
             | M::Error(_) => {}
             M::SessionWelcome(_)
             | M::SessionAck(_)
@@ -524,6 +532,7 @@ impl LogAuditor {
         let proposal = AuditedProposal {
             proposer: proposer.clone(),
             executor: executor.clone(),
+            runs: RunBy::Executor,
             own_command: tool_category.is_none(),
             tool_category,
             action,
@@ -747,7 +756,7 @@ impl LogAuditor {
             (&proposal.action, proposal.action.digest())
         );
         assert_eq!(grant.executor, proposal.executor);
-        assert_eq!(entry.grant_nonce.as_ref().unwrap().to, proposal.executor);
+        self.invariant_terms(proposal, grant, entry);
         assert_eq!((&grant.nonce, &grant.secret_env), (&None, &None));
         assert!(
             !self.participants[&proposal.executor].left,
@@ -786,11 +795,7 @@ impl LogAuditor {
                     (None, Category::Read)
                 );
                 assert!(!self.always_requires_approval(proposal));
-                let executor = &self.participants[&proposal.executor].announce.executor;
-                let holds = executor
-                    .as_ref()
-                    .is_some_and(|able| able.profiles.contains(&proposal.assessment.profile));
-                assert!(holds || self.config.trust_reads || self.settings.open_mode);
+                assert!(self.may_read_unasked(proposal));
             }
             ClearedBy::AllowRule => {
                 match &by_rule {
@@ -819,10 +824,41 @@ impl LogAuditor {
             | ClearedBy::AllowRule
             | ClearedBy::Direct => proposal.trial,
         };
-        let budget = grant.limits.output_bytes;
+        let limits = grant.limits.unwrap_or(ExecutionLimits::CLIENT_RUN);
+        let budget = limits.output_bytes;
         let proposal = self.proposals.get_mut(&execute.tool_proposal).unwrap();
         (proposal.executed, proposal.budget) = (true, budget);
         proposal.trial = trial;
+    }
+
+    /// A grant for an executor has a nonce for it alone, limits and a sandbox; one for a client has
+    /// none of them, because nothing would hold the client to them.
+    fn invariant_terms(&self, proposal: &AuditedProposal, grant: &GrantTerms, entry: &Entry) {
+        assert_eq!(grant.runs, proposal.runs, "granted to something else");
+        let nonce_for = entry.grant_nonce.as_ref().map(|private| &private.to);
+        match proposal.runs {
+            RunBy::Executor => {
+                assert_eq!(nonce_for, Some(&proposal.executor));
+                assert!(grant.limits.is_some() && grant.profile.is_some());
+            }
+            RunBy::Client => {
+                assert_eq!((nonce_for, grant.limits, grant.profile), (None, None, None));
+            }
+        }
+    }
+
+    /// A read needs no vote where a sandbox holds it, or where the session trusts it.
+    fn may_read_unasked(&self, proposal: &AuditedProposal) -> bool {
+        match proposal.runs {
+            RunBy::Client => self.config.client_reads == ClientReads::Workspace,
+            RunBy::Executor => {
+                let executor = &self.participants[&proposal.executor].announce.executor;
+                let holds = executor
+                    .as_ref()
+                    .is_some_and(|able| able.profiles.contains(&proposal.assessment.profile));
+                holds || self.config.trust_reads || self.settings.open_mode
+            }
+        }
     }
 
     /// A trial is before any gate, once, only where the session and the executor try, only of a plain
@@ -833,8 +869,9 @@ impl LogAuditor {
         assert!(proposal.vote.is_none() && !proposal.own_command);
         assert_eq!(proposal.assessment.category, Category::Write);
         assert!(!self.always_requires_approval(proposal));
-        assert_eq!(grant.profile, SandboxProfile::Read);
-        assert!(grant.limits.timeout_ms <= 10_000 && grant.limits.output_bytes <= 1 << 20);
+        assert_eq!(grant.profile, Some(SandboxProfile::Read));
+        let limits = grant.limits.unwrap();
+        assert!(limits.timeout_ms <= 10_000 && limits.output_bytes <= 1 << 20);
         let executor = &self.participants[&proposal.executor].announce.executor;
         assert!(executor.as_ref().is_some_and(|able| able.trials));
     }

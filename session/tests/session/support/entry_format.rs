@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use pvp_protocol::payload::{Approval, Content, ToolResultValue, Visibility};
 use pvp_protocol::{
-    Action, Assessment, Envelope, MessageId, ParticipantId, QuorumRule, Role, ServerMessage,
-    Timestamp, WireMessage,
+    Action, Assessment, Envelope, ExecutionLimits, MessageId, ParticipantId, QuorumRule, Role,
+    ServerMessage, Timestamp, WireMessage,
 };
 use pvp_session::{Answer, Entry, Viewers};
 
@@ -202,16 +202,27 @@ impl EntryFormatter {
             }
             M::ToolExecute(execute) => {
                 let grant = &execute.grant;
+                let terms = match (grant.profile, grant.limits) {
+                    (Some(profile), Some(limits)) => {
+                        let ExecutionLimits {
+                            timeout_ms,
+                            output_bytes,
+                        } = limits;
+                        let profile = serialized_word(&profile);
+                        format!("profile={profile} {timeout_ms}ms {output_bytes}B")
+                    }
+                    (profile, limits) => {
+                        assert_eq!((profile, limits), (None, None), "half of the terms");
+                        format!("runs={}", grant.runs)
+                    }
+                };
                 let mut line = format!(
-                    "{} `{}` on {} cleared_by={} approved_by={} profile={} {}ms {}B until {}",
+                    "{} `{}` on {} cleared_by={} approved_by={} {terms} until {}",
                     execute.tool_proposal,
                     grant.action.command.summary(),
                     grant.executor,
                     serialized_word(&grant.cleared_by),
                     format_ids(&execute.approved_by),
-                    serialized_word(&grant.profile),
-                    grant.limits.timeout_ms,
-                    grant.limits.output_bytes,
                     format_time(Some(grant.expires_at))
                 );
                 if let Some(rule) = &grant.rule {
@@ -255,6 +266,9 @@ impl EntryFormatter {
                 if let Some(error) = &result.error {
                     line.push_str(&format!(" {error}"));
                 }
+                if result.attested {
+                    line.push_str(" (attested)");
+                }
                 line
             }
             M::ToolDiscard(discard) => format!("{} {}", discard.tool_proposal, discard.trial),
@@ -264,6 +278,7 @@ impl EntryFormatter {
                 cancel.reason.clone().unwrap_or_default()
             ),
             M::ToolInput(input) => to_json(input),
+            M::ToolDefer(defer) => format!("{} {}s", defer.tool_proposal, defer.seconds),
             M::PolicyAllow(allow) => {
                 let allowed = match &allow.read_root {
                     Some(root) => format!("reading {root}"),
