@@ -30,6 +30,7 @@ use crate::proposer::{ProposalHandle, ProposeError, Proposer, ToolRequest};
 use crate::unasked_reads::UnaskedReads;
 use crate::working_directory::WorkingDirectory;
 use file_proposal::FileProposals;
+pub use file_proposal::{BoundClientCall, ClientFileCalls};
 pub use recap::SessionRecap;
 use task::{AgentCommand, AgentTask};
 
@@ -176,6 +177,11 @@ impl Agent {
     /// The connection, for sending other messages.
     pub fn connection(&self) -> &Connection {
         self.proposer.connection()
+    }
+
+    /// The part of the agent that proposes, for calls of other tools than the executor has.
+    pub fn proposer(&self) -> &Proposer {
+        &self.proposer
     }
 
     /// How the executor runs commands.
@@ -381,6 +387,11 @@ impl Agent {
             }
         }
         Ok(arguments)
+    }
+
+    /// Withdraws a proposal of this agent, or stops it with everything that it started.
+    pub async fn cancel(&self, proposal: &MessageId, why: &str) -> Result<(), ProposeError> {
+        self.proposer.cancel(proposal, why).await
     }
 
     /// Reads lines of a command's output, by the id of its proposal.

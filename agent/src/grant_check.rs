@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use pvp_policy::{Policy, Workspace};
-use pvp_protocol::payload::{Approval, ClearedBy, GrantTerms, ToolExecute};
+use pvp_protocol::payload::{Approval, ClearedBy, GrantTerms, RunBy, ToolExecute};
 use pvp_protocol::{Assessment, Category, ParticipantId, SandboxProfile, Timestamp};
 
 use crate::shown_actions::{AcceptedOrigins, ActionOrigin, ShownActions};
@@ -17,6 +17,8 @@ use crate::shown_actions::{AcceptedOrigins, ActionOrigin, ShownActions};
 pub enum GrantRefusal {
     #[error("the grant does not carry its nonce, so it is not this executor's own copy")]
     NoNonce,
+    #[error("the grant is for a client that runs the command itself, not for an executor")]
+    ForClient,
     #[error("this executor has not seen a proposal for it since it was started")]
     UnknownProposal,
     #[error("the granted command is not the one that was shown")]
@@ -132,6 +134,10 @@ impl GrantCheck {
         grant: &GrantTerms,
         origin: ActionOrigin,
     ) -> Result<AcceptedGrant, GrantRefusal> {
+        let granted = match (grant.runs, grant.profile, grant.limits) {
+            (RunBy::Executor, Some(profile), Some(_)) => profile,
+            (RunBy::Executor | RunBy::Client, _, _) => return Err(GrantRefusal::ForClient),
+        };
         check_environment(grant)?;
         let assessment = self.policy.assess(&grant.action, &self.workspace);
         if assessment.category == Category::Blocked {
@@ -143,7 +149,7 @@ impl GrantCheck {
         }
         let own = self.own_profile(grant.cleared_by, assessment.profile);
         check_clearance(grant, origin, assessment)?;
-        let profile = grant.profile.narrower(own);
+        let profile = granted.narrower(own);
         Ok(AcceptedGrant { profile, origin })
     }
 
@@ -284,11 +290,12 @@ mod tests {
                 executor: me(),
                 digest: action.digest(),
                 action,
-                limits: ExecutionLimits {
+                runs: RunBy::Executor,
+                limits: Some(ExecutionLimits {
                     timeout_ms: 1000,
                     output_bytes: 1000,
-                },
-                profile: SandboxProfile::None,
+                }),
+                profile: Some(SandboxProfile::None),
                 expires_at: now().plus_seconds(60),
                 cleared_by: ClearedBy::Quorum,
                 approvals: vec![Approval {
@@ -347,9 +354,9 @@ mod tests {
         assert_eq!(profile(&grant_check, &read), SandboxProfile::Read);
         let mut approved = grant("p1", "touch a");
         assert_eq!(profile(&grant_check, &approved), SandboxProfile::None);
-        approved.grant.profile = SandboxProfile::Workspace;
+        approved.grant.profile = Some(SandboxProfile::Workspace);
         assert_eq!(profile(&grant_check, &approved), SandboxProfile::Workspace);
-        approved.grant.profile = SandboxProfile::None;
+        approved.grant.profile = Some(SandboxProfile::None);
         grant_check.limits.profile = SandboxProfile::Workspace;
         assert_eq!(profile(&grant_check, &approved), SandboxProfile::Workspace);
         // Unconfined only if the owner of the machine says so, and the machine cannot do better.

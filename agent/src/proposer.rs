@@ -7,6 +7,7 @@
 //! when it proposed, or for a recorded edit of that. In an [`Agent`](crate::agent::Agent), the
 //! executor checks this and more.
 
+mod gate_progress;
 mod report;
 mod task;
 mod tracker;
@@ -17,7 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pvp_client::{ConnectError, ConnectOptions, Connection, Link, SendError, fresh_id};
 use pvp_protocol::payload::{
-    ErrorReport, GateResolve, OutputPage, OutputRead, OutputStream, ToolPropose, ToolResult,
+    ClientOrigin, Degree, ErrorReport, FileContent, GateResolve, InterruptRaise, OutputPage,
+    OutputRead, OutputStream, PromptAmend, PromptSubmit, RunBy, ToolPropose, ToolRenew, ToolResult,
 };
 use pvp_protocol::{
     Action, ActionError, Assessment, ErrorCode, ExtraFields, JsonObject, MessageId, ParticipantId,
@@ -27,13 +29,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::bound_files::ShownFiles;
 
-pub use report::RunReport;
+pub use gate_progress::GateProgress;
+pub use report::{RunReport, output_messages};
 use task::ProposerTask;
 pub(crate) use tracker::{ProposalTracker, ProposerRequest};
 
 /// Bytes of events that may wait to be read, for each proposal. Further ones are dropped, except
 /// the last; by default no command's output is longer than this.
 const MAX_UNREAD_BYTES: usize = 64 * 1024 * 1024;
+
+/// Requests of people that may wait to be read; further ones are dropped while the queue is full.
+const MAX_PERSON_REQUESTS: usize = 256;
 
 /// What an event counts for besides its text, in bytes.
 const EVENT_OVERHEAD_BYTES: usize = 512;
@@ -51,6 +57,8 @@ pub enum ProposeError {
     BadFile(String),
     #[error("it was not proposed, because that could not be written to the journal: {0}")]
     NotRecorded(String),
+    #[error("this call was proposed before; each call is decided once")]
+    Repeated,
     #[error("{}", .0.message)]
     Refused(Box<ErrorReport>),
     #[error("the connection to the session has ended")]
@@ -136,6 +144,7 @@ impl ProposalEvent {
 pub(crate) struct EventSender {
     events: mpsc::UnboundedSender<ProposalEvent>,
     unread_bytes: Arc<AtomicUsize>,
+    gate_progress: watch::Sender<Option<GateProgress>>,
 }
 
 impl EventSender {
@@ -157,6 +166,15 @@ impl EventSender {
     fn is_closed(&self) -> bool {
         self.events.is_closed()
     }
+
+    /// Says what the gate waits for; `None` if no gate is open.
+    fn set_gate_progress(&self, progress: Option<GateProgress>) {
+        self.gate_progress.send_if_modified(|current| {
+            let changed = *current != progress;
+            *current = progress;
+            changed
+        });
+    }
 }
 
 /// A proposal that was sent, and the events about it.
@@ -166,20 +184,24 @@ pub struct ProposalHandle {
     pub id: MessageId,
     events: mpsc::UnboundedReceiver<ProposalEvent>,
     unread_bytes: Arc<AtomicUsize>,
+    gate_progress: watch::Receiver<Option<GateProgress>>,
 }
 
 impl ProposalHandle {
     fn new(id: MessageId) -> (EventSender, Self) {
         let (sender, events) = mpsc::unbounded_channel();
         let unread_bytes = Arc::new(AtomicUsize::new(0));
+        let (progress_sender, gate_progress) = watch::channel(None);
         let sender = EventSender {
             events: sender,
             unread_bytes: unread_bytes.clone(),
+            gate_progress: progress_sender,
         };
         let handle = Self {
             id,
             events,
             unread_bytes,
+            gate_progress,
         };
         (sender, handle)
     }
@@ -192,6 +214,11 @@ impl ProposalHandle {
         Some(event)
     }
 
+    /// What its gate waits for, as it changes; `None` while no gate is open.
+    pub fn gate_progress(&self) -> watch::Receiver<Option<GateProgress>> {
+        self.gate_progress.clone()
+    }
+
     /// Waits for the last event: the result, or why the command did not run.
     pub async fn outcome(mut self) -> Option<ProposalEvent> {
         let mut last = None;
@@ -202,6 +229,27 @@ impl ProposalHandle {
     }
 }
 
+/// A call that an agent client runs by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientCall {
+    /// The id of the proposal; the same call has the same id, so that it is decided once.
+    pub id: MessageId,
+    /// The tool; `shell` runs commands.
+    pub tool_name: String,
+    /// The kind of tool.
+    pub category: ToolCategory,
+    /// The tool's arguments.
+    pub arguments: JsonObject,
+    /// What the agent says it does.
+    pub purpose: String,
+    /// The contents of the files that the arguments bind.
+    pub file_contents: Vec<FileContent>,
+    /// How sure it is that what is approved is what runs.
+    pub degree: Degree,
+    /// The client, and what it calls the call.
+    pub origin: ClientOrigin,
+}
+
 /// A call as its proposer describes it.
 pub(crate) struct ToolRequest<'a> {
     pub(crate) tool_name: &'a str,
@@ -209,6 +257,30 @@ pub(crate) struct ToolRequest<'a> {
     /// The proposer's own estimate, which can only raise the server's.
     pub(crate) risk: Risk,
     pub(crate) arguments: JsonObject,
+}
+
+/// What a person asks of a proposer that stands alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PersonRequest {
+    /// The id of the message.
+    pub id: MessageId,
+    /// Who sent it.
+    pub by: ParticipantId,
+    /// Their name.
+    pub name: String,
+    /// What they ask.
+    pub kind: PersonRequestKind,
+}
+
+/// What a person asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PersonRequestKind {
+    /// An answer to a prompt.
+    Prompt(Box<PromptSubmit>),
+    /// A change of an earlier prompt.
+    Amend(Box<PromptAmend>),
+    /// That it pauses or stops. Nobody has acknowledged it yet.
+    Interrupt(Box<InterruptRaise>),
 }
 
 /// A participant who proposes. When it is dropped, the connection ends once everything that was
@@ -225,15 +297,26 @@ impl Proposer {
     /// Joins a session to propose in it. Nothing is run here: whoever runs what is granted reports
     /// the result with [`report`](Self::report).
     pub async fn connect(link: Link, options: ConnectOptions) -> Result<Self, ConnectError> {
+        let (proposer, _) = Self::connect_with_requests(link, options).await?;
+        Ok(proposer)
+    }
+
+    /// Like [`connect`](Self::connect), with what people ask of this participant.
+    pub async fn connect_with_requests(
+        link: Link,
+        options: ConnectOptions,
+    ) -> Result<(Self, mpsc::Receiver<PersonRequest>), ConnectError> {
         let (connection, events) = Connection::open(link, options).await?;
         let (requests, request_receiver) = mpsc::channel(16);
         let (stopped_sender, stopped) = watch::channel(None);
-        let task = ProposerTask::new(connection.clone());
+        let (people, people_receiver) = mpsc::channel(MAX_PERSON_REQUESTS);
+        let task = ProposerTask::new(connection.clone(), people);
         tokio::spawn(async move {
             let refusal = task.run(request_receiver, events).await;
             stopped_sender.send_replace(refusal);
         });
-        Ok(Self::new(connection, requests, stopped))
+        let proposer = Self::new(connection, requests, stopped);
+        Ok((proposer, people_receiver))
     }
 
     /// A proposer whose requests another task answers.
@@ -326,7 +409,6 @@ impl Proposer {
             risk,
             arguments,
         } = request;
-        let action = Box::new(Action::from_arguments(tool_name, &arguments)?);
         let propose = ToolPropose {
             tool_name: tool_name.to_owned(),
             arguments,
@@ -340,9 +422,59 @@ impl Proposer {
             deleted_files: shown_files.deleted,
             assessment: None,
             streaming: false,
+            runs: RunBy::Executor,
+            degree: None,
+            origin: None,
             extra: ExtraFields::new(),
         };
-        let (events, mut handle) = ProposalHandle::new(fresh_id());
+        self.send_proposal(fresh_id(), propose).await
+    }
+
+    /// Proposes a call that an agent client runs by itself once it is granted. Whoever proposes it
+    /// [renews](Self::renew) it while the client is there, and reports how it ended.
+    pub async fn propose_client_call(
+        &self,
+        call: ClientCall,
+    ) -> Result<ProposalHandle, ProposeError> {
+        let propose = ToolPropose {
+            tool_name: call.tool_name,
+            arguments: call.arguments,
+            agent: self.participant().clone(),
+            risk_level: Risk::Safe,
+            description: call.purpose,
+            requires_approval: false,
+            suggested_approvers: None,
+            category: call.category,
+            file_contents: call.file_contents,
+            deleted_files: Vec::new(),
+            assessment: None,
+            streaming: false,
+            runs: RunBy::Client,
+            degree: Some(call.degree),
+            origin: Some(call.origin),
+            extra: ExtraFields::new(),
+        };
+        self.send_proposal(call.id, propose).await
+    }
+
+    /// Says that the client of these calls is still there.
+    pub async fn renew(&self, tool_proposals: Vec<MessageId>) -> Result<(), ProposeError> {
+        let renew = ToolRenew {
+            tool_proposals,
+            extra: ExtraFields::new(),
+        };
+        self.connection.send_and_wait(renew).await?;
+        Ok(())
+    }
+
+    async fn send_proposal(
+        &self,
+        id: MessageId,
+        propose: ToolPropose,
+    ) -> Result<ProposalHandle, ProposeError> {
+        let action = Action::from_arguments(&propose.tool_name, &propose.arguments)?;
+        let action = Box::new(action);
+        let (events, mut handle) = ProposalHandle::new(id);
         let (registered, registration) = oneshot::channel();
         self.request(ProposerRequest::Track {
             id: handle.id.clone(),
@@ -356,6 +488,7 @@ impl Proposer {
         let id = handle.id.clone();
         let receipt = self.connection.send_with_id(id, None, propose).await?;
         match receipt.ack().await {
+            Ok(ack) if ack.duplicate => Err(ProposeError::Repeated),
             Ok(_) => Ok(handle),
             Err(SendError::Refused(report)) if report.code == ErrorCode::GateFailed => {
                 Err(blocked(&mut handle, *report).await)

@@ -31,7 +31,8 @@ struct OpenResponsePart {
     started_at: Instant,
 }
 
-pub(super) struct ResponseStream {
+/// One answer of an agent, as it comes.
+pub struct ResponseStream {
     /// The connection to the session.
     connection: Connection,
     /// The prompt that this responds to; a fresh id if there is none.
@@ -48,7 +49,7 @@ pub(super) struct ResponseStream {
 
 impl ResponseStream {
     /// Responds to a prompt, or to nothing in particular.
-    pub(super) fn new(connection: Connection, prompt: Option<MessageId>) -> Self {
+    pub fn new(connection: Connection, prompt: Option<MessageId>) -> Self {
         Self {
             connection,
             prompt_id: prompt.unwrap_or_else(fresh_id),
@@ -60,19 +61,19 @@ impl ResponseStream {
     }
 
     /// The beginning of the response text, without thinking.
-    pub(super) fn response_text(&self) -> &str {
+    pub fn response_text(&self) -> &str {
         &self.response_text
     }
 
     /// Sends what people should see of an event.
-    pub(super) async fn on_event(&mut self, event: &BrainEvent) {
+    pub(crate) async fn on_event(&mut self, event: &BrainEvent) {
         match event {
-            BrainEvent::Thinking(text) => self.push(ResponsePartKind::Thinking, text).await,
+            BrainEvent::Thinking(text) => self.push_thinking(text).await,
             BrainEvent::Text(text) => self.push_text(text).await,
             BrainEvent::Retrying { why, wait } => {
                 let seconds = wait.as_secs_f32();
                 let text = format!("\n[retrying in {seconds:.0} s: {why}]\n");
-                self.push(ResponsePartKind::Thinking, &text).await;
+                self.push_thinking(&text).await;
             }
             BrainEvent::ThinkingSignature(_)
             | BrainEvent::RedactedThinking(_)
@@ -82,7 +83,13 @@ impl ResponseStream {
         }
     }
 
-    pub(super) async fn push_text(&mut self, text: &str) {
+    /// Adds what the agent thinks.
+    pub async fn push_thinking(&mut self, text: &str) {
+        self.push(ResponsePartKind::Thinking, text).await;
+    }
+
+    /// Adds what the agent says.
+    pub async fn push_text(&mut self, text: &str) {
         self.push(ResponsePartKind::Response, text).await;
         if self.response_text.len() < MAX_CHUNK_BYTES {
             self.response_text.push_str(text);
@@ -105,7 +112,7 @@ impl ResponseStream {
     }
 
     /// Waits until the buffer should be sent; forever if it is empty.
-    pub(super) async fn wait_flush_due(&self) {
+    pub async fn wait_flush_due(&self) {
         match self.flush_at {
             Some(at) => sleep_until(at).await,
             None => std::future::pending().await,
@@ -113,7 +120,7 @@ impl ResponseStream {
     }
 
     /// Sends the buffer.
-    pub(super) async fn flush(&mut self) {
+    pub async fn flush(&mut self) {
         self.flush_at = None;
         let text = std::mem::take(&mut self.buffer);
         let mut rest = text.as_str();
@@ -189,7 +196,7 @@ impl ResponseStream {
 
     /// Ends the answer. An answer without text gets an end too if there is something to report: its
     /// usage, or that it broke off.
-    pub(super) async fn finish(mut self, finish: FinishReason, usage: Option<UsageStats>) {
+    pub async fn finish(mut self, finish: FinishReason, usage: Option<UsageStats>) {
         if !matches!(&self.open_part, Some(open) if open.kind == ResponsePartKind::Response) {
             self.close_part().await;
             let uneventful = match finish {

@@ -13,6 +13,7 @@ pub(crate) fn failed_result(tool_proposal: MessageId, why: &str) -> ToolResult {
         duration_ms: 0,
         outcome: Some(RunOutcome::Known),
         more_output: false,
+        attested: false,
         extra: ExtraFields::new(),
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pvp_protocol::payload::{ClearedBy, GateAmend, ShellExec, ToolExecute};
+use pvp_protocol::payload::{ClearedBy, GateAmend, RunBy, ShellExec, ToolExecute};
 use pvp_protocol::{Action, Command, Digest, MessageId, ParticipantId, Timestamp};
 
 use crate::grant_check::GrantRefusal;
@@ -178,7 +178,8 @@ impl ShownActions {
     ) -> Option<Result<ActionOrigin, GrantRefusal>> {
         let grant = &execute.grant;
         (grant.executor == self.me).then(|| {
-            if grant.nonce.as_ref().is_none_or(String::is_empty) {
+            let has_nonce = grant.nonce.as_ref().is_some_and(|nonce| !nonce.is_empty());
+            if grant.runs == RunBy::Executor && !has_nonce {
                 return Err(GrantRefusal::NoNonce);
             }
             if grant.expires_at <= now {

@@ -6,23 +6,23 @@
 //! The next prompt starts a new turn.
 
 mod prompt_queue;
-mod response_stream;
 mod tool_calls;
 
 use std::pin::pin;
 use std::sync::Arc;
 
+use pvp_protocol::MessageId;
 use pvp_protocol::payload::{FinishReason, PromptConfig};
-use pvp_protocol::{MessageId, SandboxProfile};
 
 use crate::agent::{Agent, SessionRecap};
-use crate::brain::tools::{FileToolOffer, ReadApproval, tool_definitions};
+use crate::brain::tools::tool_definitions;
 use crate::brain::{
     AnswerFinish, Brain, BrainError, BrainErrorKind, BrainEvent, Conversation, ModelAnswer,
-    ToolCall, ToolContext, ToolDefinition,
+    ToolCall, ToolDefinition,
 };
+use crate::response_stream::ResponseStream;
+use crate::tool_calls::tool_context;
 use prompt_queue::{Halt, PromptQueue, PromptQueueEvent};
-use response_stream::ResponseStream;
 use tool_calls::ToolCallBatch;
 
 /// What the agent does, for a program that displays it.
@@ -102,25 +102,9 @@ pub async fn run_turn_loop(
             "another task already reads the messages of this agent",
         ));
     };
-    let tool_context = ToolContext {
-        working_directory: agent.settings().workspace.display().to_string(),
-        read_approval: match agent
-            .settings()
-            .executor_info()
-            .profiles
-            .contains(&SandboxProfile::Read)
-        {
-            true => ReadApproval::NotRequired,
-            false => ReadApproval::Required,
-        },
-        file_tools: match agent.settings().runner.is_empty() {
-            true => FileToolOffer::Offered,
-            false => FileToolOffer::NotOffered,
-        },
-    };
     let turn_loop = TurnLoop {
         conversation: Conversation::new(system_prompt(&agent, &options, None)),
-        tools: tool_definitions(&tool_context),
+        tools: tool_definitions(&tool_context(&agent)),
         prompt_queue: PromptQueue::new(inputs, options.on_event.clone()),
         current_prompt: CurrentPrompt::default(),
         agent,

@@ -1,6 +1,6 @@
 //! Prepares a call of a file tool for people to decide on: the file as it is, and what it becomes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pvp_policy::{Policy, Workspace};
@@ -142,6 +142,49 @@ impl FileProposals {
         };
         let read = Action::from_tool_call(read.name(), &read.arguments());
         self.policy.assess(&read, &self.workspace).category == Category::Read
+    }
+}
+
+/// Binds the files that the calls of an agent client change, so that people see what is replaced,
+/// and so that what they decided on is what is there when the call runs.
+pub struct ClientFileCalls(FileProposals);
+
+/// A call of a client with the file that it changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BoundClientCall {
+    /// The arguments, with the file as it is now.
+    pub arguments: JsonObject,
+    /// The content that is replaced, as people are shown it.
+    pub contents: Vec<FileContent>,
+}
+
+impl ClientFileCalls {
+    /// For a client that works in this directory, which is an absolute path without links.
+    pub fn new(workspace: &Path, private_paths: Vec<PathBuf>) -> Self {
+        let mut settings = ExecutorSettings::new(workspace.to_owned(), PathBuf::new());
+        settings.private_paths = private_paths;
+        Self(FileProposals {
+            policy: Arc::new(Policy::built_in()),
+            workspace: Workspace {
+                directory: workspace.to_str().map(str::to_owned),
+                ..Workspace::default()
+            },
+            settings,
+        })
+    }
+
+    /// The call with the file that it changes; `None` if it changes none that can be bound.
+    pub fn bind(&self, tool_name: &str, arguments: &JsonObject) -> Option<BoundClientCall> {
+        let action = Action::from_tool_call(tool_name, arguments);
+        let file_tool = FileTool::from_action(&action)?;
+        if matches!(file_tool, FileTool::Read { .. }) {
+            return None;
+        }
+        let prepared = self.0.prepare(&file_tool).ok()?;
+        Some(BoundClientCall {
+            arguments: prepared.arguments,
+            contents: prepared.shown_files.contents,
+        })
     }
 }
 

@@ -213,14 +213,14 @@ fn ran_text(result: &ToolResult, limits: ResultTextLimits) -> (CallStatus, Strin
                 sentence(result.error.as_deref().unwrap_or("what ran it was lost"))
             ),
         ),
-        Some(RunOutcome::Known) | None if result.result.is_none() => (
+        Some(RunOutcome::Known | RunOutcome::NotRun) | None if result.result.is_none() => (
             CallStatus::Stopped,
             format!(
                 "It did not run: {} Nothing was printed.",
                 sentence(result.error.as_deref().unwrap_or("no reason was given"))
             ),
         ),
-        Some(RunOutcome::Known) | None => {
+        Some(RunOutcome::Known | RunOutcome::NotRun) | None => {
             let stopped = result.error.is_some();
             let mut words = result_text(result, limits);
             if stopped {

@@ -307,6 +307,7 @@ pub(crate) mod tests {
             duration_ms: 12,
             outcome: None,
             more_output: false,
+            attested: false,
             extra: ExtraFields::new(),
         }
     }

@@ -135,6 +135,7 @@ impl ActiveRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pvp_protocol::payload::RunBy;
     use pvp_protocol::{Action, Command, ExecutionLimits, SandboxProfile, Timestamp};
     use serde_json::json;
 
@@ -149,11 +150,12 @@ mod tests {
             executor: ParticipantId::parse("bot").unwrap(),
             digest: action.digest(),
             action,
-            limits: ExecutionLimits {
+            runs: RunBy::Executor,
+            limits: Some(ExecutionLimits {
                 timeout_ms: 0,
                 output_bytes: 1000,
-            },
-            profile: SandboxProfile::None,
+            }),
+            profile: Some(SandboxProfile::None),
             expires_at: Timestamp::from_millis(0),
             cleared_by: ClearedBy::Quorum,
             approvals: Vec::new(),

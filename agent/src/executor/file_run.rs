@@ -156,7 +156,11 @@ impl FileRun<'_> {
         let found = self.found(&opened.real_path, opened.metadata.nlink());
         self.check_may_be_read(path, found)?;
         let bytes = opened.metadata.len();
-        let max_bytes = self.grant.limits.output_bytes.saturating_sub(NOTE_BYTES);
+        let max_bytes = self
+            .grant
+            .executor_limits()
+            .output_bytes
+            .saturating_sub(NOTE_BYTES);
         let request = LineRequest {
             offset,
             limit,

@@ -212,6 +212,7 @@ pub(super) fn tool_result(
         duration_ms: u64::try_from(finished.duration.as_millis()).unwrap_or(u64::MAX),
         outcome: Some(RunOutcome::Known),
         more_output: false,
+        attested: false,
         extra,
     }
 }

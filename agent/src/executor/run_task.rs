@@ -174,7 +174,7 @@ impl RunTask {
             Ok(output) => output,
             Err(why) => return failed_result(self.proposal.clone(), &why),
         };
-        let limits = self.grant.limits;
+        let limits = self.grant.executor_limits();
         let (chunk_sender, chunks) = mpsc::channel(4);
         let output_sender =
             OutputSender::new(&self.connection, &self.proposal, limits.output_bytes, None);
@@ -261,7 +261,7 @@ impl RunTask {
             pty_input: run.pty_input(),
         });
         let (chunk_sender, chunks) = mpsc::channel(4);
-        let limits = self.grant.limits;
+        let limits = self.grant.executor_limits();
         let max_bytes = limits.output_bytes;
         let output_sender =
             OutputSender::new(&self.connection, &self.proposal, max_bytes, file.as_mut());
@@ -283,7 +283,7 @@ impl RunTask {
     }
 
     fn run_limits(&self) -> RunLimits {
-        let limits = self.grant.limits;
+        let limits = self.grant.executor_limits();
         let (output_bytes, on_overflow) = match self.grant.action.mode {
             // A job that prints forever goes on; its file keeps the last part of the output.
             RunMode::Background => (u64::MAX, OverflowAction::Truncate),

@@ -122,7 +122,7 @@ impl RunTask {
 
     /// The smaller of what was granted and what this executor allows.
     fn trial_limits(&self) -> ExecutionLimits {
-        let (granted, own) = (self.grant.limits, MAX_EXECUTION_LIMITS);
+        let (granted, own) = (self.grant.executor_limits(), MAX_EXECUTION_LIMITS);
         let timeout_ms = match granted.timeout_ms {
             0 => own.timeout_ms,
             granted => granted.min(own.timeout_ms),

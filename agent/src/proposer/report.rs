@@ -35,6 +35,10 @@ pub struct RunReport {
     pub error: Option<String>,
     /// How long it took, in milliseconds; 0 if nobody measured it.
     pub duration_ms: u64,
+    /// Whether it is known how it ended; `None` if it is.
+    pub outcome: Option<RunOutcome>,
+    /// Bytes of standard output and standard error that were sent before.
+    pub streamed: [u64; 2],
 }
 
 impl Proposer {
@@ -56,50 +60,38 @@ impl Proposer {
         // Without a known limit only the excerpts in the result are sent.
         let mut room = usize::try_from(limit.unwrap_or(0)).unwrap_or(usize::MAX);
         let mut truncated = false;
-        for (stream, text) in [
-            (OutputStream::Stdout, &report.stdout),
-            (OutputStream::Stderr, &report.stderr),
+        for (stream, text, before) in [
+            (OutputStream::Stdout, &report.stdout, report.streamed[0]),
+            (OutputStream::Stderr, &report.stderr, report.streamed[1]),
         ] {
             let fits = &text[..text.floor_char_boundary(room)];
             truncated |= fits.len() < text.len();
             room -= fits.len();
             if limit.is_some() {
-                self.send_stream(proposal, stream, fits).await?;
+                self.send_stream(proposal, stream, fits, before).await?;
             }
         }
-        let result = tool_result(proposal.clone(), &report, truncated);
+        let result = report.to_result(proposal.clone(), truncated);
         self.connection().send_and_wait(result).await?;
         Ok(())
     }
 
-    /// Sends one stream from its beginning; the offsets tell the server what it has already.
+    /// Sends one stream from its beginning, or from behind what was sent before; the offsets tell the
+    /// server what it has already.
     async fn send_stream(
         &self,
         proposal: &MessageId,
         stream: OutputStream,
         text: &str,
+        before: u64,
     ) -> Result<(), ProposeError> {
         let mut unacknowledged: VecDeque<Receipt> = VecDeque::new();
-        let mut offset = 0;
-        loop {
-            let end = text.floor_char_boundary(offset + CHUNK_BYTES);
-            let output = ToolOutput {
-                tool_proposal: proposal.clone(),
-                stream,
-                text: text[offset..end].to_owned(),
-                complete: end == text.len(),
-                offset: Some(offset as u64),
-                extra: ExtraFields::new(),
-            };
+        for output in output_messages(proposal, stream, text, before) {
             unacknowledged.push_back(self.connection().send(output).await?);
             if unacknowledged.len() >= MAX_UNACKNOWLEDGED
                 && let Some(oldest) = unacknowledged.pop_front()
             {
                 oldest.ack().await?;
-            }
-            offset = end;
-            if offset == text.len() {
-                break;
             }
         }
         for receipt in unacknowledged {
@@ -109,25 +101,53 @@ impl Proposer {
     }
 }
 
-fn tool_result(proposal: MessageId, report: &RunReport, truncated: bool) -> ToolResult {
-    let mut extra = ExtraFields::new();
-    extra.insert("truncated".to_owned(), json!(truncated));
-    ToolResult {
-        tool_proposal: proposal,
-        success: report.success,
-        result: Some(
-            ToolResultBody {
-                exit_code: report.exit_code,
-                stdout: truncate_middle(&report.stdout, MAX_EXCERPT_BYTES),
-                stderr: truncate_middle(&report.stderr, MAX_EXCERPT_BYTES),
-                extra: ExtraFields::new(),
-            }
-            .into(),
-        ),
-        error: report.error.clone(),
-        duration_ms: report.duration_ms,
-        outcome: Some(RunOutcome::Known),
-        more_output: false,
-        extra,
+/// The messages that say what a stream of a proposal has behind its first `before` bytes.
+pub fn output_messages(
+    proposal: &MessageId,
+    stream: OutputStream,
+    text: &str,
+    before: u64,
+) -> impl Iterator<Item = ToolOutput> {
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let start = next?;
+        let end = text.floor_char_boundary(start + CHUNK_BYTES);
+        let complete = end == text.len();
+        next = (!complete).then_some(end);
+        Some(ToolOutput {
+            tool_proposal: proposal.clone(),
+            stream,
+            text: text[start..end].to_owned(),
+            complete,
+            offset: Some(before + start as u64),
+            extra: ExtraFields::new(),
+        })
+    })
+}
+
+impl RunReport {
+    /// The message that says how it ended; `truncated` if not all of its output was sent.
+    pub fn to_result(&self, proposal: MessageId, truncated: bool) -> ToolResult {
+        let mut extra = ExtraFields::new();
+        extra.insert("truncated".to_owned(), json!(truncated));
+        ToolResult {
+            tool_proposal: proposal,
+            success: self.success,
+            result: (self.outcome.is_none()).then(|| {
+                ToolResultBody {
+                    exit_code: self.exit_code,
+                    stdout: truncate_middle(&self.stdout, MAX_EXCERPT_BYTES),
+                    stderr: truncate_middle(&self.stderr, MAX_EXCERPT_BYTES),
+                    extra: ExtraFields::new(),
+                }
+                .into()
+            }),
+            error: self.error.clone(),
+            duration_ms: self.duration_ms,
+            outcome: self.outcome.or(Some(RunOutcome::Known)),
+            more_output: false,
+            attested: false,
+            extra,
+        }
     }
 }

@@ -3,10 +3,10 @@
 
 use pvp_client::{Connection, ConnectionEvents, View};
 use pvp_protocol::payload::{GateOutcome, ToolExecute};
-use pvp_protocol::{Envelope, ServerMessage};
+use pvp_protocol::{Envelope, Sender, ServerMessage};
 use tokio::sync::mpsc;
 
-use super::{ProposalTracker, ProposerRequest};
+use super::{PersonRequest, PersonRequestKind, ProposalTracker, ProposerRequest};
 use crate::received::{Received, next_received};
 use crate::run_results::failed_result;
 use crate::shown_actions::{AcceptedOrigins, ShownActions};
@@ -20,15 +20,18 @@ pub(super) struct ProposerTask {
     tracker: ProposalTracker,
     /// What this process proposed, as it knows by itself.
     shown: ShownActions,
+    /// Where it goes what people ask; closed if nobody wants to know.
+    people: mpsc::Sender<PersonRequest>,
 }
 
 impl ProposerTask {
-    pub(super) fn new(connection: Connection) -> Self {
+    pub(super) fn new(connection: Connection, people: mpsc::Sender<PersonRequest>) -> Self {
         Self {
             view: View::default(),
             tracker: ProposalTracker::default(),
             shown: ShownActions::new(connection.participant().clone(), AcceptedOrigins::default()),
             connection,
+            people,
         }
     }
 
@@ -86,6 +89,45 @@ impl ProposerTask {
             _ => {}
         }
         self.tracker.on_message(&self.view, envelope);
+        if !self.view.is_history(envelope.seq) {
+            self.pass_on_request(envelope);
+        }
+    }
+
+    /// Passes on what a person asks of this participant. What was typed into the client itself is
+    /// there already.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "everything else is not for this participant"
+    )]
+    fn pass_on_request(&self, envelope: &Envelope) {
+        let Sender::Participant(by) = &envelope.header.sender else {
+            return;
+        };
+        let me = self.connection.participant();
+        let kind = match &envelope.message {
+            ServerMessage::PromptSubmit(prompt)
+                if prompt.target_agent == *me && prompt.origin.is_none() =>
+            {
+                PersonRequestKind::Prompt(Box::new(prompt.clone()))
+            }
+            ServerMessage::PromptAmend(amend) => PersonRequestKind::Amend(Box::new(amend.clone())),
+            ServerMessage::InterruptRaise(interrupt)
+                if interrupt.target.as_ref().is_none_or(|target| target == me) =>
+            {
+                PersonRequestKind::Interrupt(Box::new(interrupt.clone()))
+            }
+            _ => return,
+        };
+        let request = PersonRequest {
+            id: envelope.header.id.clone(),
+            by: by.clone(),
+            name: self.view.display_name(by).to_owned(),
+            kind,
+        };
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.people.try_send(request) {
+            tracing::warn!("the queue of requests is full; a message was dropped");
+        }
     }
 
     /// Refuses a grant for a proposal of this process that is not for exactly what it proposed, or

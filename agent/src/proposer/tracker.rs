@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use pvp_client::View;
 use pvp_client::view::{ProposalState, ProposalView};
 use pvp_protocol::payload::{ClearedBy, GateAmend, GateOutcome, OutputPage, ToolExecute};
-use pvp_protocol::{Action, Envelope, MessageId, ParticipantId, Sender, ServerMessage};
+use pvp_protocol::{
+    Action, Envelope, ExecutionLimits, MessageId, ParticipantId, Sender, ServerMessage,
+};
 use tokio::sync::oneshot;
 
-use super::{EventSender, ProposalEvent};
+use super::{EventSender, GateProgress, ProposalEvent};
 
 /// A request of a [`Proposer`](super::Proposer) to the task that folds the view.
 pub(crate) enum ProposerRequest {
@@ -78,7 +80,8 @@ impl ProposalTracker {
             }
             ProposerRequest::OutputLimit { proposal, limit } => {
                 let run = view.proposal(&proposal).and_then(|it| it.run.as_ref());
-                let limits = run.and_then(|run| run.limits);
+                // A run without limits is one by a client.
+                let limits = run.map(|run| run.limits.unwrap_or(ExecutionLimits::CLIENT_RUN));
                 let _ = limit.send(limits.map(|limits| limits.output_bytes));
             }
         }
@@ -90,11 +93,23 @@ impl ProposalTracker {
     }
 
     /// Passes on what a message means for the open proposals; `view` is folded up to it.
+    pub(crate) fn on_message(&mut self, view: &View, envelope: &Envelope) {
+        self.send_events(view, envelope);
+        // Output comes often, and changes nothing about a gate.
+        if !matches!(envelope.message, ServerMessage::ToolOutput(_)) {
+            for (id, open) in &self.open {
+                let card = view.card(id);
+                let progress = card.map(|card| GateProgress::new(card, view));
+                open.events.set_gate_progress(progress);
+            }
+        }
+    }
+
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "everything else is not about proposals"
     )]
-    pub(crate) fn on_message(&mut self, view: &View, envelope: &Envelope) {
+    fn send_events(&mut self, view: &View, envelope: &Envelope) {
         let id = &envelope.header.id;
         match &envelope.message {
             ServerMessage::SessionWelcome(_) => self.welcomed = true,

@@ -3,7 +3,7 @@
 use super::*;
 use std::os::unix::fs::symlink;
 
-use pvp_protocol::payload::Approval;
+use pvp_protocol::payload::{Approval, RunBy};
 use pvp_protocol::{Action, Digest, ExecutionLimits, MessageId, ParticipantId, Timestamp};
 use serde_json::{Value, json};
 
@@ -59,11 +59,12 @@ impl FileRunFixture {
             executor: ParticipantId::parse("bot").unwrap(),
             digest: action.digest(),
             action,
-            limits: ExecutionLimits {
+            runs: RunBy::Executor,
+            limits: Some(ExecutionLimits {
                 timeout_ms: 0,
                 output_bytes: self.output_bytes,
-            },
-            profile: self.profile,
+            }),
+            profile: Some(self.profile),
             expires_at: Timestamp::from_millis(0),
             cleared_by: self.cleared_by,
             approvals: Vec::<Approval>::new(),
