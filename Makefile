@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run release install test format lint build-tests rust generated soak bench policy-report generate deny tools
+.PHONY: run release install test format lint build-tests rust generated soak bench policy-report generate deny tools bridge-clients
 
 # Built for a first look: ready soon, not the fastest, and without an allocator of its own.
 quick := --profile quick --no-default-features
@@ -36,6 +36,17 @@ tools:
 	command -v jq >/dev/null || missing="$$missing jq"; \
 	if [ -n "$$missing" ]; then \
 		echo "installing$$missing"; apt-get update -q && apt-get install -qy $$missing; \
+	fi
+
+# The agent programs that the bridge tests run, from npm, at the versions of the lock file.
+bridge-clients:
+	@cd tests/bridges/clients; \
+	if ! command -v npm >/dev/null; then \
+		echo "Node.js with npm is missing: install version 20 or later to run the bridge tests with real clients"; \
+	elif [ node_modules/.package-lock.json -nt package-lock.json ]; then \
+		echo "the clients are installed"; \
+	else \
+		npm ci --no-audit --no-fund; \
 	fi
 
 format:

@@ -2,6 +2,7 @@
 
 mod administration;
 mod agent;
+mod agent_flags;
 mod audit;
 mod cancel;
 mod check;
@@ -13,6 +14,7 @@ mod exec;
 mod gates;
 mod git;
 mod history;
+mod hook;
 mod interrupt;
 mod invite;
 mod join;
@@ -22,11 +24,13 @@ mod local_server;
 mod log_line;
 mod login;
 mod manual;
+mod mcp;
 mod own_links;
 mod policy;
 mod program_name;
 mod proposal_handle;
 mod rules;
+mod run;
 mod send;
 mod server;
 mod session;
@@ -35,6 +39,7 @@ mod sessions;
 mod share;
 mod shell_words;
 mod status;
+mod supervision;
 mod tail;
 mod tokens;
 mod tour;
@@ -62,6 +67,12 @@ pub(crate) enum CliCommand {
     Server(server::ServerCommandArguments),
     /// Run an agent: a model or a script proposes commands, and this machine runs those allowed.
     Agent(Box<agent::AgentArguments>),
+    /// Start an agent client that you have, such as claude or codex, under supervision.
+    Run(Box<run::RunArguments>),
+    /// What agent clients call before and after each of their calls.
+    Hook(hook::HookArguments),
+    /// Serve an agent client over MCP: what it calls is proposed, approved and run on this machine.
+    Mcp(Box<mcp::McpArguments>),
 
     /// Open a session full screen, to watch the agent, decide on its commands and send prompts.
     Tui(tui::TuiArguments),
@@ -146,6 +157,9 @@ pub(crate) fn run(command: Option<CliCommand>) -> anyhow::Result<ExitCode> {
         CliCommand::Demo(arguments) => demo::run(arguments),
         CliCommand::Server(arguments) => server::run(&arguments),
         CliCommand::Agent(arguments) => agent::run(&arguments),
+        CliCommand::Run(arguments) => run::run(&arguments),
+        CliCommand::Hook(arguments) => hook::run(&arguments),
+        CliCommand::Mcp(arguments) => mcp::run(&arguments),
         CliCommand::Tui(arguments) => tui::run(arguments),
         CliCommand::Gates(arguments) => gates::list(&arguments),
         CliCommand::Show(arguments) => gates::show(&arguments),

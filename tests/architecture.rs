@@ -66,11 +66,22 @@ const IO_CRATES: &[(&str, &[&str])] = &[
         "agent",
         &["pvp-client", "pvp-clock", "pvp-policy", "pvp-protocol"],
     ),
+    (
+        "bridge",
+        &[
+            "pvp-agent",
+            "pvp-client",
+            "pvp-clock",
+            "pvp-policy",
+            "pvp-protocol",
+        ],
+    ),
     ("tui-client", &["pvp-client", "pvp-protocol"]),
     (
         ".",
         &[
             "pvp-agent",
+            "pvp-bridge",
             "pvp-client",
             "pvp-clock",
             "pvp-policy",

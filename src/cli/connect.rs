@@ -305,7 +305,7 @@ impl Bridge {
         let (sending_ok, rejoin) = match sending.await {
             Ok(sent) => match sent? {
                 SentInput::Done(sending_ok) => (sending_ok, None),
-                SentInput::Rejoin(join, rest) => (true, Some((join, rest))),
+                SentInput::Rejoin(rejoin) => (true, Some(*rejoin)),
             },
             // The task was still waiting for a line.
             Err(_) => (true, None),
@@ -366,7 +366,7 @@ enum SentInput {
     /// At its end, or with the connection; false if a line was not understood.
     Done(bool),
     /// With a join of the program, which needs a connection of its own.
-    Rejoin(JsonObject, ProgramInput),
+    Rejoin(Box<(JsonObject, ProgramInput)>),
 }
 
 /// Sends the lines of standard input.
@@ -380,7 +380,7 @@ async fn send_input(
     while let Some(object) = input.next_object().await? {
         let is_join = text_of(&object, "type") == "session.join";
         if is_join && program_join == ProgramJoin::Possible {
-            return Ok(SentInput::Rejoin(object, input));
+            return Ok(SentInput::Rejoin(Box::new((object, input))));
         }
         let envelope = match complete_for(&connection, object) {
             Ok(envelope) => envelope,

@@ -316,6 +316,7 @@ async fn prompt(own_link: Link, session: SessionId, agent: ParticipantId) -> any
             contributors: vec![api.whoami()?.participant],
             context_keys: Vec::new(),
             config: None,
+            origin: None,
             extra: ExtraFields::new(),
         };
         api.send_message(&session, prompt)?;

@@ -110,6 +110,17 @@ impl LocalServer {
         [&self.url, &self.local_url].contains(&&link.base_url().to_owned())
     }
 
+    /// The address for this machine.
+    pub(super) fn local_url(&self) -> &str {
+        &self.local_url
+    }
+
+    /// The port that it listened on.
+    pub(super) fn port(&self) -> Option<u16> {
+        let (_, port) = self.local_url.rsplit_once(':')?;
+        port.parse().ok()
+    }
+
     pub(super) fn tokens(&self) -> anyhow::Result<SqliteTokens> {
         SqliteTokens::open(&self.data).context("opening the data directory")
     }

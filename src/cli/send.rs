@@ -94,6 +94,7 @@ fn prompt_payload(
         contributors: vec![me],
         context_keys: Vec::new(),
         config: None,
+        origin: None,
         extra: ExtraFields::new(),
     };
     let prompt = serde_json::to_value(prompt).context("writing the prompt")?;

@@ -257,6 +257,20 @@ fn load_config(
 
 /// Starts logging to standard error, filtered by `PVP_LOG` or else by the default filter.
 pub(super) fn init_tracing(default_filter: &str) {
+    let colors = std::io::stderr().is_terminal();
+    init_tracing_to(default_filter, std::io::stderr, colors);
+}
+
+/// The same to a file, for a program whose terminal belongs to another one.
+pub(super) fn init_tracing_to_file(default_filter: &str, file: std::fs::File) {
+    init_tracing_to(default_filter, std::sync::Mutex::new(file), false);
+}
+
+fn init_tracing_to(
+    default_filter: &str,
+    writer: impl for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
+    colors: bool,
+) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PVP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default_filter));
     // The WebSocket parser traces whole messages, including tokens and secrets.
@@ -264,8 +278,8 @@ pub(super) fn init_tracing(default_filter: &str) {
         !metadata.target().starts_with("tungstenite") || LevelFilter::DEBUG >= *metadata.level()
     });
     let layer = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(writer)
+        .with_ansi(colors)
         // Reporting a log that cannot be written, on the same full disk, would panic.
         .log_internal_errors(false)
         .with_filter(filter.and(without_payloads));

@@ -339,7 +339,7 @@ async fn a_lying_server_cannot_clear_a_write_by_itself_or_twice() {
     let writer = DeceivedWriter::new().await;
     let tried = GrantTerms {
         cleared_by: ClearedBy::Tried,
-        profile: SandboxProfile::Read,
+        profile: Some(SandboxProfile::Read),
         ..grant(writer.action.clone())
     };
     writer.expect_refused(tried, "").await;

@@ -197,7 +197,7 @@ fn trial_of(line: &str) -> GrantTerms {
         cleared_by: ClearedBy::Tried,
         approvals: Vec::new(),
         // More than a trial may have.
-        profile: SandboxProfile::None,
+        profile: Some(SandboxProfile::None),
         ..grant(shell(line))
     }
 }

@@ -37,7 +37,7 @@ async fn a_read_that_is_not_held_to_reading() {
     std::os::unix::fs::symlink(&secret, deceived.workspace().join("link")).unwrap();
     let (proposal, _handle) = deceived.propose("cat link").await;
     let unconfined = GrantTerms {
-        profile: SandboxProfile::None,
+        profile: Some(SandboxProfile::None),
         ..unasked(shell("cat link"), ClearedBy::Read)
     };
     deceived.server.grant(&proposal, &unconfined).await;

@@ -204,6 +204,7 @@ impl ConnectionAgent {
             duration_ms: 1,
             outcome: None,
             more_output: false,
+            attested: false,
             extra: ExtraFields::new(),
         };
         self.receipts

@@ -9,7 +9,7 @@ use pvp_agent::executor::ExecutorSettings;
 use pvp_agent::proposer::ProposalHandle;
 use pvp_client::{ConnectOptions, Link, now};
 use pvp_policy::{Policy, Workspace};
-use pvp_protocol::payload::{Approval, ClearedBy, GrantTerms, SessionWelcome};
+use pvp_protocol::payload::{Approval, ClearedBy, GrantTerms, RunBy, SessionWelcome};
 use pvp_protocol::{
     Action, Command, ExecutionLimits, Limits, MessageId, ParticipantId, ParticipantKind,
     SandboxProfile, SessionConfig, SessionId,
@@ -163,11 +163,12 @@ pub fn grant(action: Action) -> GrantTerms {
         executor: participant("bot"),
         digest: action.digest(),
         action,
-        limits: ExecutionLimits {
+        runs: RunBy::Executor,
+        limits: Some(ExecutionLimits {
             timeout_ms: 60_000,
             output_bytes: 100_000,
-        },
-        profile: SandboxProfile::None,
+        }),
+        profile: Some(SandboxProfile::None),
         expires_at: now().plus_seconds(60),
         cleared_by: ClearedBy::Quorum,
         approvals: vec![Approval {

@@ -1,0 +1,256 @@
+//! The part of a hook bridge that stays: it is present in the session for a client whose hooks come
+//! and go, renews the leases of the calls that run, and takes what people want of the agent.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pvp_agent::proposer::{PersonRequest, PersonRequestKind, ProposeError, Proposer, RunReport};
+use pvp_client::{ConnectError, ConnectOptions, Link, RecordCheck};
+use pvp_protocol::payload::{
+    Degree, InterruptAcknowledge, InterruptAction, InterruptRaise, RunOutcome,
+};
+use pvp_protocol::{ExtraFields, MessageId};
+use rustix::process::Signal;
+use tokio::sync::mpsc;
+
+use crate::client_files::{CallStage, ClientFiles, ClientSettings, QueuedPrompt};
+use crate::client_processes::ClientProcesses;
+use crate::supervisor::{SupervisedClient, connect_options};
+
+/// How often leases are renewed, and the files looked at.
+const INTERVAL: Duration = Duration::from_secs(4);
+
+/// How long what the client runs may take to end after it was asked to.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// How long the calls of an interrupted agent are waited for before the interrupt is acknowledged.
+const STOP_WAIT: Duration = Duration::from_secs(8);
+
+/// The client's process, as far as it is known.
+type SharedProcesses = Arc<Mutex<Option<ClientProcesses>>>;
+
+/// Keeps a client's place in a session, until it is dropped.
+pub struct Keeper {
+    proposer: Proposer,
+    files: ClientFiles,
+    processes: SharedProcesses,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Keeper {
+    /// Joins the session.
+    pub async fn start(
+        files: ClientFiles,
+        settings: &ClientSettings,
+        link: Link,
+        record_check: RecordCheck,
+    ) -> Result<Self, ConnectError> {
+        let client = SupervisedClient {
+            name: settings.client.clone(),
+            version: settings.version.clone(),
+            workspace: settings.workspace.clone(),
+            degree: Degree::Hooked,
+            takes_edits: true,
+        };
+        let options = ConnectOptions {
+            session: Some(settings.session.clone()),
+            record_check,
+            ..connect_options(&client)
+        };
+        let (proposer, requests) = Proposer::connect_with_requests(link, options).await?;
+        let processes = SharedProcesses::default();
+        let task = KeeperTask {
+            proposer: proposer.clone(),
+            files: files.clone(),
+            processes: processes.clone(),
+        };
+        Ok(Self {
+            task: tokio::spawn(task.run(requests)),
+            proposer,
+            files,
+            processes,
+        })
+    }
+
+    /// Says which process the client is, so that what it runs can be stopped.
+    pub fn watch_processes(&self, client: u32) {
+        *lock(&self.processes) = Some(ClientProcesses::note(client));
+    }
+
+    /// Waits until the session is over for this participant.
+    pub fn stopped(&self) -> impl Future<Output = Option<String>> + Send + 'static {
+        self.proposer.stopped()
+    }
+
+    /// Closes what the client left open, and leaves. Calls that wait for its return stay.
+    pub async fn leave(self, why: &str) -> Result<(), ProposeError> {
+        self.task.abort();
+        let mut deferred = false;
+        for (id, call) in self.files.open_calls() {
+            match call.stage {
+                CallStage::Running => {
+                    close_as_unknown(&self.proposer, &id).await;
+                    self.files.end_call(&id);
+                }
+                CallStage::Waiting => {
+                    if let Err(error) = self.proposer.cancel(&id, "the client is gone").await {
+                        tracing::debug!(%error, "a call was not withdrawn");
+                    }
+                    self.files.end_call(&id);
+                }
+                CallStage::Deferred => deferred = true,
+            }
+        }
+        match deferred {
+            // Leaving would withdraw them.
+            true => Ok(()),
+            false => self.proposer.leave(why).await,
+        }
+    }
+}
+
+async fn close_as_unknown(proposer: &Proposer, id: &MessageId) {
+    let report = RunReport {
+        error: Some("outcome unknown: the client is gone".to_owned()),
+        outcome: Some(RunOutcome::Unknown),
+        ..RunReport::default()
+    };
+    if let Err(error) = proposer.report(id, report).await {
+        tracing::debug!(%error, "an unknown outcome was not reported");
+    }
+}
+
+fn lock(
+    processes: &Mutex<Option<ClientProcesses>>,
+) -> std::sync::MutexGuard<'_, Option<ClientProcesses>> {
+    processes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct KeeperTask {
+    proposer: Proposer,
+    files: ClientFiles,
+    processes: SharedProcesses,
+}
+
+impl KeeperTask {
+    async fn run(self, mut requests: mpsc::Receiver<PersonRequest>) {
+        let mut interval = tokio::time::interval(INTERVAL);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = interval.tick() => self.renew().await,
+                request = requests.recv() => match request {
+                    Some(request) => self.on_request(request).await,
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Renews the leases of what runs. What waits is renewed by the hook that waits.
+    async fn renew(&self) {
+        let running = self.files.open_calls().into_iter();
+        let running = running.filter(|(_, call)| call.stage == CallStage::Running);
+        let ids: Vec<_> = running.map(|(id, _)| id).collect();
+        if !ids.is_empty()
+            && let Err(error) = self.proposer.renew(ids).await
+        {
+            tracing::debug!(%error, "leases were not renewed");
+        }
+    }
+
+    async fn on_request(&self, request: PersonRequest) {
+        match request.kind {
+            // The client has what was typed into it.
+            PersonRequestKind::Prompt(prompt) if prompt.origin.is_some() => {}
+            PersonRequestKind::Prompt(prompt) => {
+                self.queue(&request.id, &request.name, prompt.content);
+            }
+            PersonRequestKind::Amend(amend) => {
+                self.queue(&request.id, &request.name, amend.amendment);
+            }
+            PersonRequestKind::Interrupt(interrupt) => {
+                self.interrupt(&request.id, &request.name, &interrupt).await;
+            }
+        }
+    }
+
+    fn queue(&self, id: &MessageId, by: &str, text: String) {
+        let prompt = QueuedPrompt {
+            by: by.to_owned(),
+            text,
+        };
+        match self.files.queue_prompt(id, &prompt) {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!("a prompt was dropped, because too many wait"),
+            Err(error) => tracing::warn!(%error, "a prompt was dropped"),
+        }
+    }
+
+    /// Lets nothing more run, and stops what runs.
+    async fn interrupt(&self, id: &MessageId, by: &str, interrupt: &InterruptRaise) {
+        let busy = self.files.is_in_turn() || !self.files.open_calls().is_empty();
+        if busy {
+            let message = &interrupt.message;
+            let reason = format!("{by} interrupted: {message} Nothing more runs; stop here.");
+            if let Err(error) = self.files.request_stop(&reason) {
+                tracing::error!(%error, "an interrupt could not be noted");
+                return;
+            }
+            self.stop_processes().await;
+        }
+        let still_runs = !self.wait_until_nothing_runs().await;
+        let action_taken = match still_runs {
+            true => InterruptAction::Acknowledged,
+            false => InterruptAction::Stopped,
+        };
+        let acknowledge = InterruptAcknowledge {
+            interrupt: id.clone(),
+            by: self.proposer.participant().clone(),
+            action_taken,
+            ignore_reason: None,
+            extra: ExtraFields::new(),
+        };
+        let connection = self.proposer.connection();
+        if let Err(error) = connection.send_and_wait(acknowledge).await {
+            tracing::warn!(%error, "an interrupt was not acknowledged");
+        }
+    }
+
+    async fn stop_processes(&self) {
+        let signal = |signal: Signal| {
+            let processes = lock(&self.processes);
+            processes.as_ref().map_or(0, |it| it.signal_later(signal))
+        };
+        let is_running = || {
+            let calls = self.files.open_calls();
+            calls
+                .iter()
+                .any(|(_, call)| call.stage == CallStage::Running)
+        };
+        if is_running() && signal(Signal::TERM) > 0 {
+            tokio::time::sleep(STOP_GRACE).await;
+            if is_running() {
+                signal(Signal::KILL);
+            }
+        }
+    }
+
+    /// Whether nothing runs any more, after a while.
+    async fn wait_until_nothing_runs(&self) -> bool {
+        let deadline = tokio::time::Instant::now() + STOP_WAIT;
+        loop {
+            let calls = self.files.open_calls();
+            if !calls
+                .iter()
+                .any(|(_, call)| call.stage == CallStage::Running)
+            {
+                return true;
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}

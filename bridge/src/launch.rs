@@ -1,0 +1,90 @@
+//! How each client is started under supervision, without changing any of its files.
+
+mod claude;
+mod opencode;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::hooks::HookClient;
+
+pub use claude::warn_of_project_settings;
+
+/// Why a client is not started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    #[error("`{flag}` would switch the supervision off; leave it out")]
+    SwitchesOff { flag: String },
+    #[error("the settings for the client cannot be used: {0}")]
+    Settings(String),
+    #[error("the plugin for the client cannot be written: {0}")]
+    Plugin(String),
+    #[error("{0} cannot be started so yet; `pvp mcp` gives it tools that people decide about")]
+    NotYet(&'static str),
+}
+
+/// What a client is started with.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LaunchPlan {
+    pub arguments: Vec<OsString>,
+    /// Variables that are set, or removed.
+    pub environment: Vec<(String, Option<OsString>)>,
+}
+
+/// The program that clients call as their hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookProgram {
+    /// This program, as an absolute path.
+    pub program: PathBuf,
+    /// The directory with the files of the client.
+    pub files: PathBuf,
+}
+
+impl HookProgram {
+    /// The command line of a hook, for a shell. The files are named here and not in the environment,
+    /// which a repository's settings may change.
+    pub fn command(&self, client: HookClient, event: Option<&str>) -> String {
+        let event = event.map_or(String::new(), |event| format!(" --event {event}"));
+        format!(
+            "{} hook run {}{event} --files {}",
+            quoted(&self.program),
+            client.name(),
+            quoted(&self.files)
+        )
+    }
+
+    /// The command line that prints what waits.
+    pub fn status_command(&self) -> String {
+        let (program, files) = (quoted(&self.program), quoted(&self.files));
+        format!("{program} hook status --files {files}")
+    }
+}
+
+/// A path as one word of a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// What a client is asked to show while a call waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingText(pub String);
+
+/// Plans how a client is started with its hooks.
+pub fn plan_hooks(
+    client: HookClient,
+    arguments: &[OsString],
+    hook: &HookProgram,
+    waiting: &WaitingText,
+) -> Result<LaunchPlan, LaunchError> {
+    match client {
+        HookClient::Claude => claude::plan(arguments, hook, waiting),
+        HookClient::OpenCode => {
+            let given = std::env::var("OPENCODE_CONFIG_CONTENT").ok();
+            opencode::plan(arguments, hook, given.as_deref())
+        }
+        HookClient::Codex | HookClient::Gemini | HookClient::Copilot => {
+            Err(LaunchError::NotYet(client.name()))
+        }
+    }
+}

@@ -1,0 +1,107 @@
+// Asks PVP about every tool call of OpenCode, and tells it how each ended. A call runs only if PVP
+// says so: without this plugin the configuration that loads it denies every tool.
+import { spawn } from "node:child_process"
+
+const children = new Map() // hooks that wait, by session
+const running = new Map() // calls that were allowed and have not ended, by their ids
+const subagents = new Map() // names of subagents, by session
+const prompts = new Set() // messages that people wrote
+const said = new Map() // what the agent said last, by session
+
+// Asks once. Whatever goes wrong is a denial.
+const ask = (event) =>
+  new Promise((resolve) => {
+    const denied = (why) => resolve({ answer: "deny", reason: `Not allowed: ${why}.` })
+    let child
+    try {
+      child = spawn(place.program, ["hook", "run", "opencode", "--files", place.files], {
+        stdio: ["pipe", "pipe", "ignore"],
+      })
+    } catch (error) {
+      return denied(`PVP could not be asked: ${error}`)
+    }
+    const waiting = children.get(event.sessionID) ?? new Set()
+    children.set(event.sessionID, waiting.add(child))
+    let output = ""
+    child.stdout.on("data", (data) => (output += data))
+    child.stdin.on("error", () => {})
+    child.on("error", (error) => denied(`PVP could not be asked: ${error}`))
+    child.on("close", () => {
+      waiting.delete(child)
+      try {
+        resolve(JSON.parse(output))
+      } catch {
+        denied("PVP was asked and did not answer")
+      }
+    })
+    child.stdin.end(JSON.stringify(event))
+  })
+
+export const Pvp = async ({ client, directory }) => {
+  const abort = (sessionID) => client.session.abort({ path: { id: sessionID } }).catch(() => {})
+  const obey = (sessionID, answer) => {
+    if (answer.answer === "stop" || answer.stop) return abort(sessionID)
+  }
+  const ended = async (input, result) => {
+    const call = running.get(input.callID)
+    if (!call) return
+    running.delete(input.callID)
+    obey(input.sessionID, await ask({ ...call, event: "after", ...result }))
+  }
+  return {
+    config: async (config) => {
+      delete config.permission["*"]
+    },
+    "chat.message": async ({ sessionID }, { message, parts }) => {
+      prompts.add(message.id)
+      if (subagents.has(sessionID)) return
+      const text = parts.filter((part) => part.type === "text" && !part.synthetic)
+      await ask({ event: "prompt", sessionID, prompt: text.map((part) => part.text).join("\n") })
+    },
+    "tool.execute.before": async ({ tool, sessionID, callID }, output) => {
+      const call = { sessionID, callID, tool, directory, subagent: subagents.get(sessionID) }
+      const answer = await ask({ ...call, event: "before", args: output.args })
+      if (answer.answer !== "allow") {
+        if (answer.stop) await abort(sessionID)
+        throw new Error(answer.reason ?? "Not allowed.")
+      }
+      if (answer.args) {
+        // A new object would be ignored.
+        for (const name of Object.keys(output.args)) delete output.args[name]
+        Object.assign(output.args, answer.args)
+      }
+      running.set(callID, { ...call, args: { ...output.args } })
+    },
+    "tool.execute.after": async (input, output) => {
+      const { metadata } = output
+      await ended(input, { output: output.output ?? output.content, metadata })
+    },
+    event: async ({ event }) => {
+      const { type, properties } = event
+      const { sessionID } = properties
+      if (type === "session.created" && properties.info.parentID) {
+        subagents.set(properties.info.id, properties.info.agent ?? "subagent")
+      } else if (type === "session.error") {
+        // The person stopped the turn; nobody waits for these answers any more.
+        for (const child of children.get(sessionID) ?? []) child.kill("SIGTERM")
+      } else if (type === "message.part.updated") {
+        const { part } = properties
+        if (part.type === "text" && !prompts.has(part.messageID)) said.set(part.sessionID, part.text)
+        if (part.type === "tool" && part.state.status === "error") {
+          await ended({ callID: part.callID, sessionID: part.sessionID }, { error: part.state.error })
+        }
+      } else if (type === "session.idle" && !subagents.has(sessionID)) {
+        const message = said.get(sessionID)
+        said.delete(sessionID)
+        const answer = await ask({ event: "idle", sessionID, message })
+        if (answer.answer === "continue") {
+          const body = { parts: [{ type: "text", text: answer.text }] }
+          await client.session.promptAsync({ path: { id: sessionID }, body })
+        }
+      }
+    },
+    dispose: async () => {
+      await ask({ event: "end" })
+    },
+  }
+}

@@ -1,0 +1,70 @@
+//! A call of the client while it is under way: progress goes out, and a cancellation comes in.
+
+use std::time::Duration;
+
+use pvp_agent::agent::Agent;
+use pvp_protocol::MessageId;
+use rmcp::service::{RequestContext, RoleServer};
+
+use super::progress::{GateWatch, ProgressReporter};
+
+/// The result of a call that the client has cancelled. The client does not read it.
+pub(super) const CANCELLED: &str = "The client cancelled the call.";
+
+pub(super) struct FollowedCall<'a> {
+    pub(super) agent: &'a Agent,
+    context: RequestContext<RoleServer>,
+    progress: ProgressReporter,
+}
+
+impl<'a> FollowedCall<'a> {
+    pub(super) fn new(
+        agent: &'a Agent,
+        context: RequestContext<RoleServer>,
+        progress_interval: Duration,
+    ) -> Self {
+        let token = context.meta.get_progress_token();
+        let progress = ProgressReporter::new(token, context.peer.clone(), progress_interval);
+        Self {
+            agent,
+            context,
+            progress,
+        }
+    }
+
+    /// Reports progress while the call is being proposed, however long the server takes.
+    pub(super) async fn starting<T>(&self, work: impl Future<Output = T>) -> T {
+        let otherwise = "waiting for the PVP server";
+        self.progress.during(work, None, otherwise).await
+    }
+
+    /// Follows a proposal to its end. If the client cancels the call, withdraws or stops the
+    /// proposal and returns `None`.
+    pub(super) async fn follow<T>(
+        &self,
+        proposal: Option<&MessageId>,
+        gate: Option<GateWatch>,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        tokio::select! {
+            result = self.progress.during(work, gate, "running") => Some(result),
+            () = self.context.ct.cancelled() => {
+                if let Some(proposal) = proposal {
+                    self.withdraw(proposal).await;
+                }
+                None
+            }
+        }
+    }
+
+    async fn withdraw(&self, proposal: &MessageId) {
+        if let Err(error) = self
+            .agent
+            .cancel(proposal, "the client cancelled the call")
+            .await
+        {
+            // It may have ended just before.
+            tracing::debug!(%error, "could not cancel a call");
+        }
+    }
+}

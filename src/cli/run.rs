@@ -1,0 +1,210 @@
+//! `pvp run`: starts an agent client under supervision.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use pvp_bridge::hooks::HookClient;
+use pvp_bridge::keeper::Keeper;
+use pvp_bridge::launch::{self, HookProgram, LaunchPlan, WaitingText};
+use pvp_client::{ApiClient, RecordCheck};
+use pvp_protocol::{ParticipantKind, Role};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::supervision::{self, Supervision, SupervisionArguments};
+use super::{invite, one_line, print_warning, server};
+
+/// How long a client may take to say its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long leaving the session may take once the client has ended.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Args)]
+pub(crate) struct RunArguments {
+    #[command(flatten)]
+    supervision: SupervisionArguments,
+    /// With `claude -p`: end the client when a call has waited this long, such as 10m; `claude -p
+    /// --resume` goes on with the same call
+    #[arg(long, value_name = "TIME", value_parser = invite::parse_duration)]
+    defer_after: Option<u64>,
+    /// The client and its arguments: claude, codex, opencode, gemini or copilot
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CLIENT"
+    )]
+    client: Vec<OsString>,
+}
+
+pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
+    let (program, client_arguments) = arguments.client.split_first().context("name a client")?;
+    let client = client_of(program)?;
+    let version = client_version(program)?;
+    let mut supervision = arguments.supervision.find(client.name(), version)?;
+    supervision.settings.defer_after_seconds = arguments.defer_after;
+    let hook = HookProgram {
+        program: std::env::current_exe().context("finding this program")?,
+        files: supervision.files.directory().to_owned(),
+    };
+    let waiting = waiting_text(&supervision);
+    supervision
+        .files
+        .begin(&supervision.settings)
+        .context("keeping what is known about the client")?;
+    let plan = launch::plan_hooks(client, client_arguments, &hook, &waiting)?;
+    supervision.lock.keep_with_children()?;
+    supervision.print()?;
+    for warning in launch::warn_of_project_settings(&supervision.settings.workspace) {
+        print_warning(&one_line(&warning));
+    }
+    if let Ok(log) = supervision::open_log(supervision.files.directory()) {
+        server::init_tracing_to_file("warn", log);
+    }
+    let runtime = super::runtime()?;
+    let status = runtime.block_on(supervise(&supervision, program, plan));
+    runtime.shutdown_background();
+    Ok(exit_code(status?))
+}
+
+fn client_of(program: &OsString) -> anyhow::Result<HookClient> {
+    let name = Path::new(program).file_name().unwrap_or_default();
+    let client = name.to_str().and_then(HookClient::from_name);
+    client.with_context(|| {
+        let names = HookClient::ALL.map(HookClient::name).join(", ");
+        format!(
+            "`{}` is none of {names}; an agent that speaks MCP uses `pvp mcp`, one that speaks ACP `pvp acp`",
+            one_line(&program.to_string_lossy())
+        )
+    })
+}
+
+/// What the client says of its version; also finds out whether there is such a program.
+fn client_version(program: &OsString) -> anyhow::Result<Option<String>> {
+    let runtime = super::runtime()?;
+    let mut command = Command::new(program);
+    command
+        .arg("--version")
+        .stdin(std::process::Stdio::null())
+        .kill_on_drop(true);
+    let output =
+        runtime.block_on(async { tokio::time::timeout(VERSION_TIMEOUT, command.output()).await });
+    let output = match output {
+        Ok(output) => output.with_context(|| {
+            format!(
+                "cannot start `{}`; is it installed?",
+                one_line(&program.to_string_lossy())
+            )
+        })?,
+        Err(_) => return Ok(None),
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut words = text.split_whitespace();
+    let is_version =
+        |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
+    Ok(words
+        .find(is_version)
+        .map(|word| word.chars().take(64).collect()))
+}
+
+/// What the client shows while a call waits: who is asked.
+fn waiting_text(supervision: &Supervision) -> WaitingText {
+    let api = ApiClient::new(supervision.agent_link.clone());
+    let people = api
+        .session(&supervision.settings.session)
+        .map(|details| details.people)
+        .unwrap_or_default();
+    let names: Vec<_> = people
+        .iter()
+        .filter(|person| person.announce.kind == ParticipantKind::Human)
+        .filter(|person| person.announce.roles.contains(&Role::Approver))
+        .map(|person| one_line(&person.announce.name))
+        .take(5)
+        .collect();
+    let who = match names.is_empty() {
+        true => "the approvers".to_owned(),
+        false => names.join(", "),
+    };
+    WaitingText(format!("PVP asks {who} (pvp gates)"))
+}
+
+/// Starts the client and stays with it until it ends.
+async fn supervise(
+    supervision: &Supervision,
+    program: &OsString,
+    plan: LaunchPlan,
+) -> anyhow::Result<ExitStatus> {
+    let record_check = super::record_memory().map_or(RecordCheck::Off, RecordCheck::Enforce);
+    let keeper = Keeper::start(
+        supervision.files.clone(),
+        &supervision.settings,
+        supervision.agent_link.clone(),
+        record_check,
+    )
+    .await?;
+    let mut command = Command::new(program);
+    command.args(&plan.arguments);
+    // Only the bridge may speak for the people and agents of this machine.
+    for name in ["PVP_LINK", "PVP_AGENT_LINK"] {
+        command.env_remove(name);
+    }
+    for (name, value) in &plan.environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let child = command
+        .spawn()
+        .with_context(|| format!("cannot start `{}`", one_line(&program.to_string_lossy())))?;
+    if let Some(pid) = child.id() {
+        keeper.watch_processes(pid);
+    }
+    let status = wait_for(child).await;
+    let left = tokio::time::timeout(LEAVE_TIMEOUT, keeper.leave("the client has ended")).await;
+    if !matches!(left, Ok(Ok(()))) {
+        print_warning("the end of the client may be recorded only later");
+    }
+    status
+}
+
+/// Waits for the client. Signals of the terminal are for it alone; a request to end is passed on.
+async fn wait_for(mut child: Child) -> anyhow::Result<ExitStatus> {
+    let watch = |kind: SignalKind| signal(kind).context("watching for signals");
+    let mut interrupt = watch(SignalKind::interrupt())?;
+    let mut quit = watch(SignalKind::quit())?;
+    let mut terminate = watch(SignalKind::terminate())?;
+    let mut hangup = watch(SignalKind::hangup())?;
+    let pid = child
+        .id()
+        .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    loop {
+        tokio::select! {
+            status = child.wait() => return status.context("waiting for the client"),
+            _ = interrupt.recv() => {}
+            _ = quit.recv() => {}
+            _ = terminate.recv() => pass_on(pid, Signal::TERM),
+            _ = hangup.recv() => pass_on(pid, Signal::HUP),
+        }
+    }
+}
+
+fn pass_on(pid: Option<Pid>, signal: Signal) {
+    if let Some(pid) = pid {
+        // The client may have ended meanwhile.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// The client's exit code, as a shell gives it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().or_else(|| Some(128 + status.signal()?));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
