@@ -5,12 +5,14 @@
 //! allowed call can report output and a result. A pending call that is dropped is withdrawn, and an
 //! allowed call that is dropped without a result is reported as unknown.
 
+mod agent_inputs;
 mod leases;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pvp_agent::agent::Agent;
 use pvp_agent::proposer::{
     ClientCall, PersonRequest, ProposalEvent, ProposalHandle, ProposeError, Proposer, RunReport,
 };
@@ -97,6 +99,33 @@ impl Supervisor {
             proposer,
         };
         Ok((supervisor, requests))
+    }
+
+    /// Supervises a client over the connection of an agent, whose executor runs what the client
+    /// leaves to it. The agent must leave it to its caller to answer interrupts. Once the agent is
+    /// dropped, nothing more is decided.
+    pub fn over_agent(
+        agent: &mut Agent,
+        client: SupervisedClient,
+    ) -> (Self, mpsc::Receiver<PersonRequest>) {
+        let requests = agent_inputs::person_requests(agent.take_inputs());
+        let proposer = agent.proposer().clone();
+        let supervisor = Self {
+            client: Arc::new(client),
+            leases: Leases::keep(proposer.clone()),
+            proposer,
+        };
+        (supervisor, requests)
+    }
+
+    /// The client under supervision.
+    pub fn client(&self) -> &SupervisedClient {
+        &self.client
+    }
+
+    /// Says that the client of a call is still there; an error says that the server is not.
+    pub async fn renew(&self, call: &MessageId) -> Result<(), ProposeError> {
+        self.proposer.renew(vec![call.clone()]).await
     }
 
     pub fn participant(&self) -> &ParticipantId {
