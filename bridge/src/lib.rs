@@ -5,6 +5,7 @@
 //! [`supervisor`] has it decided, and one module for each protocol that clients speak stands
 //! between the two.
 
+pub mod acp;
 pub mod client_files;
 pub mod client_processes;
 pub mod headless;

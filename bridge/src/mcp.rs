@@ -75,12 +75,23 @@ async fn serve_streams(
     if let Some(inputs) = agent.take_inputs() {
         tokio::spawn(skip_inputs(inputs));
     }
+    serve_shared(Arc::new(agent), options, input, output).await
+}
+
+/// Serves a client with an agent that others use too. When the client closes the input, what waits
+/// for it is withdrawn and what runs for it is stopped.
+pub async fn serve_shared(
+    agent: Arc<Agent>,
+    options: McpOptions,
+    input: impl AsyncRead + Send + Unpin + 'static,
+    output: impl AsyncWrite + Send + Unpin + 'static,
+) -> anyhow::Result<()> {
     let (closed_sender, closed) = watch::channel(false);
     let streams = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
     let transport = BoundedTransport::new(streams, closed_sender);
     let server = McpServer {
         tools: ToolList::new(&tool_context(&agent)),
-        agent: Arc::new(agent),
+        agent,
         options,
         free_calls: Semaphore::new(MAX_CALLS),
         closed,
@@ -140,7 +151,9 @@ impl McpServer {
                 ),
             );
         };
-        let followed = FollowedCall::new(&self.agent, context, self.options.progress_interval);
+        let interval = self.options.progress_interval;
+        let closed = self.closed.clone();
+        let followed = FollowedCall::new(&self.agent, context, interval, closed);
         if name == tools::APPROVE {
             return approval_result(&approve::answer(&followed, &arguments).await);
         }
@@ -193,14 +206,8 @@ impl rmcp::ServerHandler for McpServer {
         if let Some(problem) = self.tools.unknown(name) {
             return Err(ErrorData::invalid_params(problem, None));
         }
-        let mut closed = self.closed.clone();
         let arguments = request.arguments.unwrap_or_default();
-        let result = tokio::select! {
-            result = self.call(name, arguments, context) => result,
-            // Nobody reads the result, and leaving the session withdraws and stops everything.
-            _ = closed.wait_for(|closed| *closed) => failure(name, followed_call::CANCELLED),
-        };
-        Ok(result.into())
+        Ok(self.call(name, arguments, context).await.into())
     }
 }
 

@@ -1,19 +1,24 @@
 //! `pvp agent` with a client in place of a brain: people prompt an agent program that has no screen,
 //! and its calls go through the gates.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use pvp_agent::agent::InterruptAnswers;
 use pvp_agent::proposer::PersonRequest;
+use pvp_bridge::acp::AcpAgent;
 use pvp_bridge::client_files::IdentityLock;
 use pvp_bridge::headless::{DriveEnd, DriveUntil, HeadlessClient, drive};
 use pvp_bridge::supervisor::{SupervisedClient, Supervisor, connect_options};
 use pvp_client::{ConnectOptions, Link, RecordCheck};
+use pvp_protocol::payload::Degree;
 use pvp_protocol::{ParticipantKind, Role};
 use tokio::sync::mpsc;
 
-use super::agent_flags::{AgentLinkArguments, until_shutdown};
+use super::agent_flags::{AgentLinkArguments, ExecutorArguments, until_shutdown, wait_until_left};
 use super::{print_line, print_warning, supervision};
 
 /// How long leaving the session may take once the client has ended.
@@ -100,6 +105,60 @@ impl JoinedClient {
         }
     }
 }
+
+/// An agent that speaks ACP, as the flags describe it.
+pub(super) struct AcpClient<'a> {
+    pub(super) command: &'a [OsString],
+    pub(super) link_arguments: &'a AgentLinkArguments,
+    pub(super) executor: &'a ExecutorArguments,
+    pub(super) quiet: bool,
+}
+
+impl AcpClient<'_> {
+    /// Starts it, joins the session, and lets people prompt it.
+    pub(super) async fn run(&self, link: Link, until: DriveUntil) -> anyhow::Result<()> {
+        let workspace = self.executor.workspace()?;
+        let acp_agent = AcpAgent::start(self.command, &workspace).await?;
+        let name = self
+            .command
+            .first()
+            .map(Path::new)
+            .and_then(Path::file_name);
+        let name = name.map(|name| name.to_string_lossy().into_owned());
+        let client = SupervisedClient {
+            name: name.unwrap_or_else(|| "acp".to_owned()),
+            version: acp_agent.version(),
+            workspace,
+            degree: Degree::Held,
+            takes_edits: false,
+        };
+        let answers = InterruptAnswers::ByReader;
+        let executor = self
+            .executor
+            .join_answering(link, self.link_arguments, answers);
+        let mut agent = executor.await?;
+        let (supervisor, requests) = Supervisor::over_agent(&mut agent, client);
+        if !self.quiet {
+            print_joined(&supervisor)?;
+            print_line(ACP_NOTICE)?;
+        }
+        let joined = JoinedClient {
+            supervisor,
+            requests,
+            // The journal of the executor is locked.
+            identity: None,
+        };
+        let (agent, over) = (Arc::new(agent), joined.supervisor.stopped());
+        let start = async |supervisor: &Supervisor| acp_agent.open(supervisor, agent).await;
+        let ended = joined.run(start, until).await;
+        wait_until_left(over).await;
+        ended
+    }
+}
+
+/// What whoever starts such an agent must know.
+const ACP_NOTICE: &str =
+    "people decide about what the agent asks; what it does without asking is recorded afterwards";
 
 /// Says who the client is, before it starts.
 pub(super) fn print_joined(supervisor: &Supervisor) -> anyhow::Result<()> {
