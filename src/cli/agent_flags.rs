@@ -1,6 +1,6 @@
 //! The flags of whatever joins a session as an agent with an executor, and its joining and leaving.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -175,6 +175,15 @@ impl ExecutorArguments {
             ..ConnectOptions::default()
         };
         Ok(Agent::connect_answering(link, options, settings, policy, answers).await?)
+    }
+
+    /// The settings of an executor of which no flags speak.
+    pub(super) fn settings_for(
+        workspace: &Path,
+        participant: &ParticipantId,
+    ) -> anyhow::Result<ExecutorSettings> {
+        let state = agent_state_directory(participant)?;
+        Ok(ExecutorSettings::new(workspace.to_owned(), state))
     }
 
     /// The directory where commands run, as an absolute path without links.
