@@ -7,7 +7,7 @@ use crate::fixture::assert_contains;
 use crate::support::acp_agent::{AcpAgent, CONVERSATION, install};
 use crate::support::cli::{CliEnv, CliProcess};
 use crate::support::mcp_client::McpClient;
-use crate::support::session::{proposal_of, result_of, send_prompt, wait_until};
+use crate::support::session::{proposal_of, result_of, send_prompt};
 use crate::support::{TestClient, TestServer};
 use crate::{approve, next_gate, reject, start_session};
 
@@ -530,10 +530,6 @@ async fn the_agent_is_offered_our_tools_and_no_token() {
         .wait(|it| it["type"] == "gate.resolve" && it["payload"]["outcome"] == "cancelled")
         .await;
     assert!(resolved.is_object());
-    wait_until("nothing was made", || {
-        !agent.cli.workdir().join("more").exists()
-    })
-    .await;
 }
 
 #[tokio::test]
