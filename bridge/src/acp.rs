@@ -9,6 +9,8 @@
 //! is in the record as such, after the fact.
 
 mod calls;
+#[cfg(test)]
+mod captured;
 mod client;
 mod delegated;
 mod desk;
