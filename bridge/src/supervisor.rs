@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pvp_agent::proposer::{
-    ClientCall, PersonRequest, ProposalEvent, ProposalHandle, ProposeError, Proposer, RunReport,
+    ClientCall, GateProgress, PersonRequest, ProposalEvent, ProposalHandle, ProposeError, Proposer,
+    RunReport,
 };
 use pvp_client::{ConnectError, ConnectOptions, Connection, Link};
 use pvp_protocol::payload::{
@@ -22,7 +23,7 @@ use pvp_protocol::payload::{
 use pvp_protocol::{
     Action, Command, Digest, ExtraFields, JsonObject, MessageId, ParticipantId, RunMode, SessionId,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::translation::{Place, TranslatedCall};
@@ -91,12 +92,16 @@ impl Supervisor {
         client: SupervisedClient,
     ) -> Result<(Self, mpsc::Receiver<PersonRequest>), ConnectError> {
         let (proposer, requests) = Proposer::connect_with_requests(link, options).await?;
-        let supervisor = Self {
+        Ok((Self::with_proposer(proposer, client), requests))
+    }
+
+    /// Supervises a client over the connection of an agent that is in the session already.
+    pub fn with_proposer(proposer: Proposer, client: SupervisedClient) -> Self {
+        Self {
             client: Arc::new(client),
             leases: Leases::keep(proposer.clone()),
             proposer,
-        };
-        Ok((supervisor, requests))
+        }
     }
 
     pub fn participant(&self) -> &ParticipantId {
@@ -280,11 +285,17 @@ pub enum CallDecision {
 
 /// A call that was proposed and may not be decided yet. Dropping it withdraws it.
 pub struct PendingCall {
+    /// Withdraws it if it is dropped.
     guard: CallGuard,
+    /// What becomes of it.
     handle: ProposalHandle,
+    /// The call as it was proposed.
     call: TranslatedCall,
+    /// The votes that it waits for; `None` before its gate is open.
     waits_for: Option<String>,
+    /// When it was proposed.
     since: Instant,
+    /// When somebody who waits is told again.
     next_progress: Instant,
     /// What was decided, until it is taken.
     decided: Option<Verdict>,
@@ -313,6 +324,11 @@ impl PendingCall {
     /// The id of the proposal.
     pub fn id(&self) -> &MessageId {
         &self.handle.id
+    }
+
+    /// What its gate waits for, as it changes; `None` while no gate is open.
+    pub fn gate_progress(&self) -> watch::Receiver<Option<GateProgress>> {
+        self.handle.gate_progress()
     }
 
     /// What it waits for and since when, every few seconds and when that changes; `None` once it is
@@ -455,13 +471,16 @@ pub struct CallReport {
 
 /// A call that may run, once. Dropping it without a result reports its outcome as unknown.
 pub struct AllowedCall {
+    /// Reports it as unknown if it is dropped.
     guard: CallGuard,
+    /// What becomes of it.
     handle: ProposalHandle,
     /// Who approved it; empty if no vote was needed.
     pub approved_by: Vec<ParticipantId>,
     /// The arguments as somebody edited them; `None` if nobody did. If the client cannot run exactly
     /// this, it must not run anything.
     pub edited: Option<JsonObject>,
+    /// When it was allowed.
     started: Instant,
     /// Bytes that were sent of each stream.
     sent: [u64; 2],

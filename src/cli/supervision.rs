@@ -53,9 +53,13 @@ pub(super) struct SupervisionArguments {
 
 /// Where a client is supervised, and as whom.
 pub(super) struct Supervision {
+    /// Who the client is, and where.
     pub(super) settings: ClientSettings,
+    /// Where what is known about it is kept.
     pub(super) files: ClientFiles,
+    /// That no other client has its identity.
     pub(super) lock: IdentityLock,
+    /// The link that it works with.
     pub(super) agent_link: Link,
     /// What a person is told before the client starts.
     pub(super) notices: Vec<String>,

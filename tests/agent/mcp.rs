@@ -360,8 +360,11 @@ async fn when_the_session_has_ended_calls_fail_and_approvals_are_denied() {
     let (_server, mut ann, mut client) = start().await;
     let waiting = client.shell("touch made").await;
     next_gate(&mut ann).await;
-    ann.send_and_ack("session.end", json!({ "reason": "enough" }))
-        .await;
+    ann.send_and_ack(
+        "session.end",
+        json!({ "reason": "enough", "final_state": "completed" }),
+    )
+    .await;
     let result = client.result(waiting).await;
     assert!(result.is_error);
     assert_contains(&result.text, &["Nothing was done."]);

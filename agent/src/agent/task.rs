@@ -218,7 +218,10 @@ impl AgentTask {
     fn on_message(&mut self, envelope: &Envelope) {
         self.view.fold(envelope);
         self.executor.on_message(&self.view, envelope);
-        self.proposals.on_message(&self.view, envelope);
+        match &envelope.message {
+            ServerMessage::ToolExecute(execute) if self.executor.refuses_client_grant(execute) => {}
+            _ => self.proposals.on_message(&self.view, envelope),
+        }
         self.shared_context.on_message(envelope);
         if !self.job_waiters.is_empty() {
             self.answer_job_waiters();
