@@ -66,7 +66,7 @@ fn a_client_never_says_that_an_executor_ran_it() {
     proposal["degree"] = json!("executed");
     assert_refusal(
         fixture.refused("cli", "tool.propose", proposal),
-        "malformed: what the client runs is `held` or `hooked`, not `executed`",
+        "InvalidMessage: what the client runs is `held` or `hooked`, not `executed`",
     );
     let mut held = call("touch x");
     held["degree"] = json!("held");
@@ -90,13 +90,13 @@ fn a_client_gets_nothing_that_only_an_executor_can_give() {
         let mut proposal = call("touch x");
         proposal["arguments"][name] = value;
         let refusal = fixture.refused("cli", "tool.propose", proposal);
-        assert!(refusal.starts_with("invalid state: "), "{name}: {refusal}");
+        assert!(refusal.starts_with("InvalidState: "), "{name}: {refusal}");
     }
     let mut fixture = team(json!({}));
     let mut proposal = call("touch x");
     proposal["origin"]["session"] = json!("x".repeat(257));
     let refusal = fixture.refused("cli", "tool.propose", proposal);
-    assert!(refusal.starts_with("malformed: `origin`"), "{refusal}");
+    assert!(refusal.starts_with("InvalidMessage: `origin`"), "{refusal}");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_call_whose_client_is_gone_is_withdrawn_or_closed_as_unknown() {
             "gate.approve",
             json!({"gate": "p1", "approver": "ann"}),
         ),
-        "gate closed: p1",
+        "InvalidState: the gate is closed: the proposal is cancelled",
     );
     proposes(&mut fixture, "p2", call("touch y"));
     fixture.approves("ann", "p2");
