@@ -30,14 +30,14 @@ use anyhow::Context;
 use pvp_client::{Connection, ConnectionEvents, View, now};
 use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{
-    ClearedBy, ExecutorInfo, GateOutcome, GrantTerms, InterruptUrgency, RunBy, RunningCommand,
+    ClearedBy, Degree, ExecutorInfo, GateOutcome, GrantTerms, InterruptUrgency, RunningCommand,
     SessionWelcome, ToolDiscard, ToolExecute, ToolInput, ToolResult,
 };
 use pvp_protocol::{Action, Envelope, MessageId, RunMode, SandboxProfile, Sender, ServerMessage};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 pub use crate::binding_key::BindingKey;
-use crate::grant_check::{GrantCheck, GrantLimits, GrantRefusal};
+use crate::grant_check::{GrantCheck, GrantLimits};
 use crate::journal::Journal;
 use crate::private_paths::check_workspace;
 use crate::received::{Received, next_received};
@@ -444,30 +444,13 @@ impl Executor {
         }
     }
 
-    /// Refuses a grant for a call that a client of this process would run, if it is not for exactly
-    /// what was proposed here; the result says so.
-    pub(crate) fn refuses_client_grant(&self, execute: &ToolExecute) -> bool {
-        if execute.grant.runs != RunBy::Client {
-            return false;
-        }
-        let now = self.connection.server_now();
-        let checked = self.grant_check.shown.check(execute, now);
-        let Some(Err(why)) = checked else {
-            return false;
-        };
-        // Other processes of the same participant answer for what they proposed.
-        if why != GrantRefusal::UnknownProposal {
-            let proposal = execute.tool_proposal.clone();
-            self.send_result(failed_result(proposal, &why.to_string()));
-        }
-        true
-    }
-
     fn on_welcome(&mut self, welcome: &SessionWelcome) {
         let me = self.connection.participant();
-        // What a client of this participant runs is not for this executor.
-        let is_mine = |run: &&RunningCommand| run.executor == *me && run.degree.is_none();
-        let mine = welcome.running.iter().filter(is_mine);
+        // What a client runs is closed by its lease.
+        let is_run_here = |run: &&RunningCommand| {
+            run.executor == *me && !matches!(run.degree, Some(Degree::Held | Degree::Hooked))
+        };
+        let mine = welcome.running.iter().filter(is_run_here);
         let lost = mine.filter(|run| !self.active_runs.contains_key(&run.tool_proposal));
         let lost = lost.map(|run| run.tool_proposal.clone());
         let (orphaned, running): (BTreeSet<_>, BTreeSet<_>) =
@@ -500,9 +483,6 @@ impl Executor {
     }
 
     fn on_grant(&mut self, execute: &ToolExecute, is_history: bool) {
-        if execute.grant.runs == RunBy::Client {
-            return;
-        }
         let proposal = execute.tool_proposal.clone();
         // Of the replayed grants, only those that still count as running may start.
         let replayed_runs = self.replayed_runs.as_ref().filter(|_| is_history);

@@ -5,12 +5,14 @@
 //! allowed call can report output and a result. A pending call that is dropped is withdrawn, and an
 //! allowed call that is dropped without a result is reported as unknown.
 
+mod agent_inputs;
 mod leases;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pvp_agent::agent::Agent;
 use pvp_agent::proposer::{
     ClientCall, GateProgress, PersonRequest, ProposalEvent, ProposalHandle, ProposeError, Proposer,
     RunReport,
@@ -102,6 +104,27 @@ impl Supervisor {
             leases: Leases::keep(proposer.clone()),
             proposer,
         }
+    }
+
+    /// Supervises a client over the connection of an agent, whose executor runs what the client
+    /// leaves to it. The agent must leave it to its caller to answer interrupts. Once the agent is
+    /// dropped, nothing more is decided.
+    pub fn over_agent(
+        agent: &mut Agent,
+        client: SupervisedClient,
+    ) -> (Self, mpsc::Receiver<PersonRequest>) {
+        let requests = agent_inputs::person_requests(agent.take_inputs());
+        (Self::with_proposer(agent.proposer().clone(), client), requests)
+    }
+
+    /// The client under supervision.
+    pub fn client(&self) -> &SupervisedClient {
+        &self.client
+    }
+
+    /// Says that the client of a call is still there; an error says that the server is not.
+    pub async fn renew(&self, call: &MessageId) -> Result<(), ProposeError> {
+        self.proposer.renew(vec![call.clone()]).await
     }
 
     pub fn participant(&self) -> &ParticipantId {
