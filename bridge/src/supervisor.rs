@@ -114,7 +114,10 @@ impl Supervisor {
         client: SupervisedClient,
     ) -> (Self, mpsc::Receiver<PersonRequest>) {
         let requests = agent_inputs::person_requests(agent.take_inputs());
-        (Self::with_proposer(agent.proposer().clone(), client), requests)
+        (
+            Self::with_proposer(agent.proposer().clone(), client),
+            requests,
+        )
     }
 
     /// The client under supervision.
