@@ -2,6 +2,7 @@
 
 mod administration;
 mod agent;
+mod agent_client;
 mod agent_flags;
 mod audit;
 mod cancel;

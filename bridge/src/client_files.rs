@@ -79,6 +79,7 @@ pub enum CallStage {
 /// A call of the client that is not over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpenCall {
+    /// How far it has come.
     pub stage: CallStage,
     /// The client's conversation.
     pub conversation: String,

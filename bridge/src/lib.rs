@@ -5,10 +5,13 @@
 //! [`supervisor`] has it decided, and one module for each protocol that clients speak stands
 //! between the two.
 
+pub mod bound_call;
+pub mod claude_control;
 pub mod client_files;
 pub mod client_processes;
 pub mod headless;
 pub mod hooks;
+pub mod json_lines;
 pub mod keeper;
 pub mod launch;
 pub mod mcp;

@@ -10,7 +10,7 @@ mod progress;
 mod tools;
 mod transport;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -27,7 +27,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 
-use approve::Decision;
+use approve::{Approvals, Decision};
 use followed_call::FollowedCall;
 use tools::ToolList;
 use transport::BoundedTransport;
@@ -82,6 +82,7 @@ async fn serve_streams(
         tools: ToolList::new(&tool_context(&agent)),
         agent: Arc::new(agent),
         options,
+        approvals: OnceLock::new(),
         free_calls: Semaphore::new(MAX_CALLS),
         closed,
     };
@@ -107,6 +108,8 @@ struct McpServer {
     /// The tools that the client is offered.
     tools: ToolList,
     options: McpOptions,
+    /// Asks about the client's own tools, once it wants that.
+    approvals: OnceLock<Approvals>,
     /// One permit for each further call that may be under way.
     free_calls: Semaphore,
     /// Becomes true when the client has closed its side.
@@ -142,7 +145,8 @@ impl McpServer {
         };
         let followed = FollowedCall::new(&self.agent, context, self.options.progress_interval);
         if name == tools::APPROVE {
-            return approval_result(&approve::answer(&followed, &arguments).await);
+            let approvals = self.approvals.get_or_init(|| self.new_approvals(&followed));
+            return approval_result(&approvals.answer(&followed, &arguments).await);
         }
         let call = ToolCall {
             id: String::new(),
@@ -150,6 +154,11 @@ impl McpServer {
             arguments: arguments_text,
         };
         tool_result(self.run(&followed, &call).await)
+    }
+
+    fn new_approvals(&self, followed: &FollowedCall<'_>) -> Approvals {
+        let (client, version) = followed.client();
+        Approvals::new(&self.agent, client, version)
     }
 
     async fn run(&self, followed: &FollowedCall<'_>, call: &ToolCall) -> CallResult {

@@ -67,7 +67,9 @@ pub(crate) fn assess(
 struct JudgedCall<'a> {
     /// The name of the tool.
     name: &'a str,
+    /// Its arguments.
     arguments: &'a JsonObject,
+    /// What such a tool does.
     kind: ToolKind<'a>,
     /// Every path that the arguments name.
     paths: Vec<JudgedPath<'a>>,

@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(status?))
 }
 
-fn client_of(program: &OsString) -> anyhow::Result<HookClient> {
+pub(super) fn client_of(program: &OsString) -> anyhow::Result<HookClient> {
     let name = Path::new(program).file_name().unwrap_or_default();
     let client = name.to_str().and_then(HookClient::from_name);
     client.with_context(|| {
@@ -86,7 +86,7 @@ fn client_of(program: &OsString) -> anyhow::Result<HookClient> {
 }
 
 /// What the client says of its version; also finds out whether there is such a program.
-fn client_version(program: &OsString) -> anyhow::Result<Option<String>> {
+pub(super) fn client_version(program: &OsString) -> anyhow::Result<Option<String>> {
     let runtime = super::runtime()?;
     let mut command = Command::new(program);
     command

@@ -53,9 +53,13 @@ pub(super) struct SupervisionArguments {
 
 /// Where a client is supervised, and as whom.
 pub(super) struct Supervision {
+    /// Who the client is, and where.
     pub(super) settings: ClientSettings,
+    /// Where what is known about it is kept.
     pub(super) files: ClientFiles,
+    /// That no other client has its identity.
     pub(super) lock: IdentityLock,
+    /// The link that it works with.
     pub(super) agent_link: Link,
     /// What a person is told before the client starts.
     pub(super) notices: Vec<String>,
@@ -138,15 +142,7 @@ impl SupervisionArguments {
         let session = session.or_else(|| link.session().cloned());
         let session =
             session.context("the link opens several sessions; choose one with --session")?;
-        let server = Digest::of(&[link.base_url().as_bytes()]).to_string();
-        let directory = bridges_directory()?.join(format!("{}-{}", me.participant, &server[..16]));
-        let files = ClientFiles::at(&directory);
-        let Some(lock) = files.lock().context("taking the agent's identity")? else {
-            bail!(
-                "another client is {} already; each client needs a link of its own: `pvp invite --name NAME --role driver --kind agent`",
-                me.participant
-            );
-        };
+        let (files, lock) = take_identity(&link, &me.participant)?;
         Ok(Identity {
             files,
             lock,
@@ -366,6 +362,33 @@ impl ServerPlace {
         let link = Link::parse(&invitation.link).context("the server's own link")?;
         Ok((link, invitation.participant))
     }
+}
+
+/// Takes the identity of an agent's link, unless another client has it. `None` if the link has no
+/// token, on a server without login.
+pub(super) fn lock_identity(link: &Link) -> anyhow::Result<Option<IdentityLock>> {
+    if link.token().is_none() {
+        return Ok(None);
+    }
+    let me = ApiClient::new(link.clone()).whoami()?;
+    let (_, lock) = take_identity(link, &me.participant)?;
+    Ok(Some(lock))
+}
+
+fn take_identity(
+    link: &Link,
+    participant: &ParticipantId,
+) -> anyhow::Result<(ClientFiles, IdentityLock)> {
+    let server = Digest::of(&[link.base_url().as_bytes()]).to_string();
+    let directory = bridges_directory()?.join(format!("{participant}-{}", &server[..16]));
+    let files = ClientFiles::at(&directory);
+    let lock = files.lock().context("taking the agent's identity")?;
+    let Some(lock) = lock else {
+        bail!(
+            "another client is {participant} already; each client needs a link of its own: `pvp invite --name NAME --role driver --kind agent`"
+        );
+    };
+    Ok((files, lock))
 }
 
 fn bridges_directory() -> anyhow::Result<PathBuf> {

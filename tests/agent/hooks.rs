@@ -45,7 +45,7 @@ async fn an_approved_call_runs_and_its_result_is_the_clients_word() {
     let said = client.say_done("toolu_1", "touch made", "ok\n").await;
     assert_eq!(said, Value::Null);
     let result = result_of(&mut ann, &proposal).await;
-    assert_eq!(result["result"]["exit_code"], 0);
+    assert_eq!(result["result"]["exitCode"], 0);
     assert_eq!(result["result"]["stdout"], "ok\n");
     assert_eq!(result["attested"], true);
     // What has ended is not decided again.
@@ -80,7 +80,7 @@ async fn a_failed_command_has_its_exit_code_in_the_record() {
     let proposal = proposal_of(&ann, &gate);
     let result = result_of(&mut ann, &proposal).await;
     assert_eq!(result["success"], false);
-    assert_eq!(result["result"]["exit_code"], 2);
+    assert_eq!(result["result"]["exitCode"], 2);
     assert_eq!(result["result"]["stdout"], "no rule");
 }
 
@@ -123,7 +123,9 @@ async fn edit_and_approve(server: &TestServer, ann: &mut TestClient, gate: &str,
     let amend =
         json!({ "gate": gate, "arguments": arguments, "digest": digest, "reason": "safer" });
     ann.send_and_ack("gate.amend", amend).await;
-    let amended = bob.wait_for("gate.amend").await;
+    let of_this_gate =
+        |message: &Value| message["type"] == "gate.amend" && message["payload"]["gate"] == *gate;
+    let amended = bob.wait(of_this_gate).await;
     let digest = &amended["payload"]["assessment"]["digest"];
     let vote = json!({ "gate": gate, "approver": bob.participant, "digest": digest });
     bob.send_and_ack("gate.approve", vote).await;
@@ -192,7 +194,7 @@ async fn reads_inside_the_workspace_run_unasked_if_the_session_says_so() {
     ann.sync().await;
     assert!(found(&ann, "gate.request").is_empty());
     assert_eq!(found(&ann, "tool.propose").len(), 2);
-    let _hook = client.ask_bash("toolu_3", "cat /etc/passwd").await;
+    let _hook = client.ask_bash("toolu_3", "cat ../elsewhere").await;
     next_gate(&mut ann).await;
 }
 

@@ -12,6 +12,7 @@ mod support;
 
 mod background;
 mod binary_output;
+mod claude_control;
 mod commit_decisions;
 mod executor_alone;
 mod file_tools;

@@ -100,11 +100,17 @@ fn tool_propose(request: ProposalRequest, agent: ParticipantId) -> ToolPropose {
 
 /// One request that waits for a decision.
 struct Waiter {
+    /// Where the session is found.
     directory: Arc<SessionDirectory>,
+    /// The session of the proposal.
     session: SessionId,
+    /// Who waits.
     me: Login,
+    /// What is waited for.
     proposal: MessageId,
+    /// Whether the proposal was there before this request.
     repeated: bool,
+    /// When to answer that nothing is decided yet.
     until: Instant,
 }
 
