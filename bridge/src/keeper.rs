@@ -29,11 +29,15 @@ const STOP_WAIT: Duration = Duration::from_secs(8);
 /// The client's process, as far as it is known.
 type SharedProcesses = Arc<Mutex<Option<ClientProcesses>>>;
 
+/// The interrupt that is being acted on, until it is acknowledged.
+type SharedInterrupt = Arc<Mutex<Option<MessageId>>>;
+
 /// Keeps a client's place in a session, until it is dropped.
 pub struct Keeper {
     proposer: Proposer,
     files: ClientFiles,
     processes: SharedProcesses,
+    interrupt: SharedInterrupt,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -59,16 +63,19 @@ impl Keeper {
         };
         let (proposer, requests) = Proposer::connect_with_requests(link, options).await?;
         let processes = SharedProcesses::default();
+        let interrupt = SharedInterrupt::default();
         let task = KeeperTask {
             proposer: proposer.clone(),
             files: files.clone(),
             processes: processes.clone(),
+            interrupt: interrupt.clone(),
         };
         Ok(Self {
             task: tokio::spawn(task.run(requests)),
             proposer,
             files,
             processes,
+            interrupt,
         })
     }
 
@@ -101,6 +108,11 @@ impl Keeper {
                 CallStage::Deferred => deferred = true,
             }
         }
+        let interrupt = lock(&self.interrupt).take();
+        if let Some(interrupt) = interrupt {
+            // A client that was stopped may end before anybody said that it was.
+            acknowledge(&self.proposer, &interrupt, InterruptAction::Stopped).await;
+        }
         match deferred {
             // Leaving would withdraw them.
             true => Ok(()),
@@ -120,16 +132,28 @@ async fn close_as_unknown(proposer: &Proposer, id: &MessageId) {
     }
 }
 
-fn lock(
-    processes: &Mutex<Option<ClientProcesses>>,
-) -> std::sync::MutexGuard<'_, Option<ClientProcesses>> {
-    processes.lock().unwrap_or_else(PoisonError::into_inner)
+async fn acknowledge(proposer: &Proposer, interrupt: &MessageId, action: InterruptAction) {
+    let acknowledge = InterruptAcknowledge {
+        interrupt: interrupt.clone(),
+        by: proposer.participant().clone(),
+        action_taken: action,
+        ignore_reason: None,
+        extra: ExtraFields::new(),
+    };
+    if let Err(error) = proposer.connection().send_and_wait(acknowledge).await {
+        tracing::warn!(%error, "an interrupt was not acknowledged");
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct KeeperTask {
     proposer: Proposer,
     files: ClientFiles,
     processes: SharedProcesses,
+    interrupt: SharedInterrupt,
 }
 
 impl KeeperTask {
@@ -189,6 +213,7 @@ impl KeeperTask {
 
     /// Lets nothing more run, and stops what runs.
     async fn interrupt(&self, id: &MessageId, by: &str, interrupt: &InterruptRaise) {
+        *lock(&self.interrupt) = Some(id.clone());
         let busy = self.files.is_in_turn() || !self.files.open_calls().is_empty();
         if busy {
             let message = &interrupt.message;
@@ -204,17 +229,8 @@ impl KeeperTask {
             true => InterruptAction::Acknowledged,
             false => InterruptAction::Stopped,
         };
-        let acknowledge = InterruptAcknowledge {
-            interrupt: id.clone(),
-            by: self.proposer.participant().clone(),
-            action_taken,
-            ignore_reason: None,
-            extra: ExtraFields::new(),
-        };
-        let connection = self.proposer.connection();
-        if let Err(error) = connection.send_and_wait(acknowledge).await {
-            tracing::warn!(%error, "an interrupt was not acknowledged");
-        }
+        acknowledge(&self.proposer, id, action_taken).await;
+        *lock(&self.interrupt) = None;
     }
 
     async fn stop_processes(&self) {

@@ -153,7 +153,9 @@ fn nobody_reads() -> bool {
         tv_nsec: 0,
     };
     let polled = poll(&mut descriptors, Some(&at_once));
-    polled.is_ok() && descriptors[0].revents().contains(PollFlags::ERR)
+    // A pipe without a reader is an error; some clients use a socket, which hangs up.
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    polled.is_ok() && descriptors[0].revents().intersects(gone)
 }
 
 fn print_reply(reply: &HookReply) -> ExitCode {

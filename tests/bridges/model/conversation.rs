@@ -66,10 +66,7 @@ pub(super) fn next_turn(request: &Parsed, script: &[Turn]) -> (Conversation, Ans
             Conversation::Subagent,
             answer(&name, &script, &request.history),
         ),
-        None => (
-            Conversation::Main,
-            answer("main", script, &request.history),
-        ),
+        None => (Conversation::Main, answer("main", script, &request.history)),
     }
 }
 
@@ -110,9 +107,9 @@ fn subagent_script(history: &[Part]) -> Option<(String, Vec<Turn>)> {
         .filter_map(|text| text.split_once(SUBAGENT_MARKER))
         .last()?;
     let mut values = serde_json::Deserializer::from_str(json).into_iter::<Vec<Turn>>();
-    let script = values.next()?.unwrap_or_else(|error| {
-        vec![Turn::Text(format!("this script is not valid: {error}"))]
-    });
+    let script = values
+        .next()?
+        .unwrap_or_else(|error| vec![Turn::Text(format!("this script is not valid: {error}"))]);
     let sum = json.bytes().fold(0_u32, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(byte.into())
     });
