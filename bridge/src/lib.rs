@@ -9,6 +9,7 @@ pub mod client_files;
 pub mod client_processes;
 pub mod headless;
 pub mod hooks;
+pub mod json_text;
 pub mod keeper;
 pub mod launch;
 pub mod mcp;
