@@ -260,7 +260,7 @@ fn push(list: &mut Value, element: Value) {
     }
 }
 
-/// The policy: what is not known is asked about, and where nobody can be asked it is denied.
+/// The policy: what is not known is asked about, and taken away where nobody can be asked.
 fn policy_text() -> String {
     let list = |names: &[&str]| {
         let names: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
@@ -271,6 +271,7 @@ fn policy_text() -> String {
          denyMessage = \"Use the tools of the MCP server {SERVER} instead.\"\n\n\
          [[rule]]\nmcpName = \"{SERVER}\"\ntoolName = \"*\"\ndecision = \"allow\"\npriority = 998\n\n\
          [[rule]]\ntoolName = {}\ndecision = \"allow\"\npriority = 900\n\n\
+         [[rule]]\ntoolName = \"*\"\ninteractive = false\ndecision = \"deny\"\npriority = 101\n\n\
          [[rule]]\ntoolName = \"*\"\ndecision = \"ask_user\"\npriority = 100\n",
         list(&REPLACED_TOOLS),
         list(&HARMLESS_TOOLS),
