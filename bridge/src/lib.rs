@@ -12,6 +12,7 @@ pub mod client_processes;
 pub mod headless;
 pub mod hooks;
 pub mod json_lines;
+pub mod json_text;
 pub mod keeper;
 pub mod launch;
 pub mod mcp;
