@@ -106,6 +106,27 @@ pub fn plan_hooks(
     }
 }
 
+/// Plans how a client is started with a home directory of its own, to try what it does.
+pub(crate) fn plan_canary(
+    client: HookClient,
+    arguments: &[OsString],
+    hook: &HookProgram,
+    workspace: &Path,
+    home: &Path,
+) -> Result<LaunchPlan, LaunchError> {
+    let waiting = WaitingText("a canary".to_owned());
+    match client {
+        HookClient::OpenCode => opencode::plan(arguments, hook, None),
+        HookClient::Gemini => {
+            let place = gemini::GeminiPlace::with_home(home);
+            gemini::plan(arguments, hook, workspace, &place)
+        }
+        HookClient::Claude | HookClient::Copilot | HookClient::Codex => {
+            plan_hooks(client, arguments, hook, workspace, &waiting)
+        }
+    }
+}
+
 /// Writes a file that only this user reads.
 fn write_private(path: &Path, content: &str) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();

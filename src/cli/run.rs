@@ -1,6 +1,6 @@
 //! `pvp run`: starts an agent client under supervision.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(status?))
 }
 
-pub(super) fn client_of(program: &OsString) -> anyhow::Result<HookClient> {
+pub(super) fn client_of(program: &OsStr) -> anyhow::Result<HookClient> {
     let name = Path::new(program).file_name().unwrap_or_default();
     let client = name.to_str().and_then(HookClient::from_name);
     client.with_context(|| {
@@ -89,7 +89,7 @@ pub(super) fn client_of(program: &OsString) -> anyhow::Result<HookClient> {
 }
 
 /// What the client says of its version; also finds out whether there is such a program.
-pub(super) fn client_version(program: &OsString) -> anyhow::Result<Option<String>> {
+pub(super) fn client_version(program: &OsStr) -> anyhow::Result<Option<String>> {
     let runtime = super::runtime()?;
     let mut command = Command::new(program);
     command
@@ -113,7 +113,7 @@ pub(super) fn client_version(program: &OsString) -> anyhow::Result<Option<String
         |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
     Ok(words
         .find(is_version)
-        .map(|word| word.chars().take(64).collect()))
+        .map(|word| word.trim_end_matches('.').chars().take(64).collect()))
 }
 
 /// What the client shows while a call waits: who is asked.

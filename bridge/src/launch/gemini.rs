@@ -94,14 +94,17 @@ impl GeminiPlace {
     pub(super) fn of_this_user() -> Result<Self, LaunchError> {
         let home = std::env::var_os("GEMINI_CLI_HOME").or_else(|| std::env::var_os("HOME"));
         let home = home.filter(|home| !home.is_empty());
+        let home = home.ok_or_else(|| LaunchError::Settings("HOME is not set".to_owned()))?;
+        Ok(Self::with_home(Path::new(&home)))
+    }
+
+    pub(super) fn with_home(home: &Path) -> Self {
         let settings = std::env::var_os("GEMINI_CLI_SYSTEM_SETTINGS_PATH").map(PathBuf::from);
         let settings = settings.unwrap_or_else(|| SYSTEM_SETTINGS.into());
-        Ok(Self {
-            home: home
-                .ok_or_else(|| LaunchError::Settings("HOME is not set".to_owned()))?
-                .into(),
+        Self {
+            home: home.to_owned(),
             system_policies: settings.with_file_name("policies"),
-        })
+        }
     }
 }
 
