@@ -7,6 +7,7 @@
 
 pub mod client_files;
 pub mod client_processes;
+pub mod codex;
 pub mod headless;
 pub mod hooks;
 pub mod keeper;
