@@ -17,7 +17,7 @@ use pvp_agent::proposer::PersonRequest;
 use pvp_protocol::payload::{FinishReason, InterruptUrgency};
 use pvp_protocol::{JsonObject, MessageId};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::app_server::AppServer;
@@ -66,8 +66,6 @@ pub(super) enum Front {
 pub struct ThreadSettings {
     pub model: Option<String>,
     pub sandbox: Option<String>,
-    /// Whether Codex keeps it.
-    pub ephemeral: bool,
 }
 
 pub struct Bridge {
@@ -90,6 +88,7 @@ pub struct Bridge {
     spoken: mpsc::Sender<ClientEvent>,
     /// Messages of the agent in this turn, of which something was told.
     told_messages: HashSet<String>,
+    last_message: watch::Sender<String>,
     interrupts: Vec<(MessageId, InterruptUrgency)>,
     kill_at: Option<Instant>,
     held_prompts: VecDeque<String>,
@@ -144,12 +143,18 @@ impl Bridge {
             call_events,
             spoken,
             told_messages: HashSet::new(),
+            last_message: watch::Sender::new(String::new()),
             interrupts: Vec::new(),
             kill_at: None,
             held_prompts: VecDeque::new(),
             end: None,
         };
         (bridge, CallEventReceiver(receiver))
+    }
+
+    /// The last whole message of the agent.
+    pub fn last_message(&self) -> watch::Receiver<String> {
+        self.last_message.subscribe()
     }
 
     /// Supervises Codex under its own screen, until one of them ends.

@@ -147,8 +147,12 @@ impl Bridge {
             return;
         };
         let id = text(body, "id").to_owned();
-        if text(body, "type") == "agentMessage" && !self.told_messages.contains(&id) {
-            self.tell_message(thread, &id, text(body, "text")).await;
+        if text(body, "type") == "agentMessage" && self.threads.is_spoken_to(thread) {
+            if !self.told_messages.contains(&id) {
+                self.tell_message(thread, &id, text(body, "text")).await;
+            }
+            self.last_message
+                .send_replace(text(body, "text").to_owned());
         }
         if !is_call(body) {
             return;
