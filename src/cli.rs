@@ -33,6 +33,7 @@ mod program_name;
 mod proposal_handle;
 mod rules;
 mod run;
+mod run_codex;
 mod send;
 mod server;
 mod session;

@@ -9,6 +9,7 @@ pub mod bound_call;
 pub mod claude_control;
 pub mod client_files;
 pub mod client_processes;
+pub mod codex;
 pub mod doctor;
 pub mod headless;
 pub mod hooks;
