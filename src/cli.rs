@@ -73,7 +73,7 @@ pub(crate) enum CliCommand {
     /// Start an agent client that you have, such as claude or codex, under supervision.
     Run(Box<run::RunArguments>),
     /// What agent clients call before and after each of their calls.
-    Hook(hook::HookArguments),
+    Hook(hook::ClientHookArguments),
     /// Serve an agent client over MCP: what it calls is proposed, approved and run on this machine.
     Mcp(Box<mcp::McpArguments>),
 

@@ -21,7 +21,7 @@ const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Args)]
-pub(crate) struct HookArguments {
+pub(crate) struct ClientHookArguments {
     #[command(subcommand)]
     command: HookCommand,
 }
@@ -48,7 +48,7 @@ enum HookCommand {
     },
 }
 
-pub(crate) fn run(arguments: &HookArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &ClientHookArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         HookCommand::Run {
             client,

@@ -69,7 +69,7 @@ pub(super) struct Supervision {
 }
 
 /// Whom a client is.
-struct Identity {
+struct ClientIdentity {
     files: ClientFiles,
     lock: IdentityLock,
     link: Link,
@@ -130,7 +130,7 @@ impl SupervisionArguments {
     }
 
     /// The identity of a link, unless another client has it.
-    fn given_identity(&self, link: Link) -> anyhow::Result<Identity> {
+    fn given_identity(&self, link: Link) -> anyhow::Result<ClientIdentity> {
         let api = ApiClient::new(link.clone());
         let me = api.whoami()?;
         if me.kind != ParticipantKind::Agent {
@@ -144,7 +144,7 @@ impl SupervisionArguments {
         let session =
             session.context("the link opens several sessions; choose one with --session")?;
         let (files, lock) = take_identity(&link, &me.participant)?;
-        Ok(Identity {
+        Ok(ClientIdentity {
             files,
             lock,
             link: link.with_session(session.clone()),
@@ -288,7 +288,7 @@ impl SupervisionArguments {
     }
 
     /// The first identity for this kind of client that no other client has now.
-    fn own_identity(&self, client: &str, place: &ServerPlace) -> anyhow::Result<Identity> {
+    fn own_identity(&self, client: &str, place: &ServerPlace) -> anyhow::Result<ClientIdentity> {
         let session = self.session_of(place);
         let here = super::current_directory()?;
         let key = match place {
@@ -320,7 +320,7 @@ impl SupervisionArguments {
                 participant: known,
             };
             let (link, participant) = place.invite(invite)?;
-            return Ok(Identity {
+            return Ok(ClientIdentity {
                 files,
                 lock,
                 link: link.with_session(session.clone()),
