@@ -10,6 +10,7 @@ pub mod client_processes;
 pub mod doctor;
 pub mod headless;
 pub mod hooks;
+pub mod install;
 pub mod json_text;
 pub mod keeper;
 pub mod launch;
