@@ -1,11 +1,11 @@
 //! How each client is started under supervision, without changing any of its files.
 
-mod claude;
+pub(crate) mod claude;
 mod codex;
 pub(crate) mod copilot;
 mod flags;
 pub(crate) mod gemini;
-mod opencode;
+pub(crate) mod opencode;
 mod project_settings;
 
 use std::ffi::OsString;
@@ -136,7 +136,7 @@ pub(crate) fn plan_canary(
 }
 
 /// Writes a file that only this user reads.
-fn write_private(path: &Path, content: &str) -> std::io::Result<()> {
+pub(crate) fn write_private(path: &Path, content: &str) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).truncate(true).write(true).mode(0o600);
     options.open(path)?.write_all(content.as_bytes())

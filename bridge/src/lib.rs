@@ -13,6 +13,7 @@ pub mod codex;
 pub mod doctor;
 pub mod headless;
 pub mod hooks;
+pub mod install;
 pub mod json_lines;
 pub mod json_text;
 pub mod keeper;
