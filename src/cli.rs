@@ -11,6 +11,7 @@ mod completion;
 mod connect;
 mod demo;
 mod doctor;
+mod doctor_client;
 mod exec;
 mod gates;
 mod git;

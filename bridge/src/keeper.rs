@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use pvp_agent::agent::{Agent, AgentInput, AgentInputs};
 use pvp_agent::proposer::{PersonRequest, PersonRequestKind, ProposeError, Proposer, RunReport};
 use pvp_client::{ConnectError, ConnectOptions, Link, RecordCheck};
 use pvp_protocol::payload::{
@@ -15,6 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::client_files::{CallStage, ClientFiles, ClientSettings, QueuedPrompt};
 use crate::client_processes::ClientProcesses;
+use crate::mcp::{McpOptions, RelayListener};
 use crate::supervisor::{SupervisedClient, connect_options};
 
 /// How often leases are renewed, and the files looked at.
@@ -25,6 +27,9 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// How long the calls of an interrupted agent are waited for before the interrupt is acknowledged.
 const STOP_WAIT: Duration = Duration::from_secs(8);
+
+/// What people ask of an agent and nobody has looked at yet.
+const MAX_REQUESTS: usize = 16;
 
 /// The client's process, as far as it is known.
 type SharedProcesses = Arc<Mutex<Option<ClientProcesses>>>;
@@ -39,6 +44,14 @@ pub struct Keeper {
     processes: SharedProcesses,
     interrupt: SharedInterrupt,
     task: tokio::task::JoinHandle<()>,
+    tools: Option<OfferedTools>,
+}
+
+/// The tools of an agent that a client is offered in place of its own.
+struct OfferedTools {
+    agent: Arc<Agent>,
+    /// Serves them until it is aborted.
+    server: tokio::task::JoinHandle<()>,
 }
 
 impl Keeper {
@@ -62,6 +75,35 @@ impl Keeper {
             ..connect_options(&client)
         };
         let (proposer, requests) = Proposer::connect_with_requests(link, options).await?;
+        Ok(Self::stay(
+            proposer,
+            files,
+            requests,
+            Acknowledging::Here,
+            None,
+        ))
+    }
+
+    /// Keeps the place of an agent that has joined already, and offers the client its tools.
+    pub fn offer_tools(files: ClientFiles, mut agent: Agent, listener: RelayListener) -> Self {
+        let (sender, requests) = mpsc::channel(MAX_REQUESTS);
+        if let Some(inputs) = agent.take_inputs() {
+            tokio::spawn(pass_on(inputs, sender));
+        }
+        let proposer = agent.proposer().clone();
+        let agent = Arc::new(agent);
+        let server = tokio::spawn(listener.serve(agent.clone(), McpOptions::default()));
+        let tools = Some(OfferedTools { agent, server });
+        Self::stay(proposer, files, requests, Acknowledging::ByTheAgent, tools)
+    }
+
+    fn stay(
+        proposer: Proposer,
+        files: ClientFiles,
+        requests: mpsc::Receiver<PersonRequest>,
+        acknowledging: Acknowledging,
+        tools: Option<OfferedTools>,
+    ) -> Self {
         let processes = SharedProcesses::default();
         let interrupt = SharedInterrupt::default();
         let task = KeeperTask {
@@ -69,14 +111,16 @@ impl Keeper {
             files: files.clone(),
             processes: processes.clone(),
             interrupt: interrupt.clone(),
+            acknowledging,
         };
-        Ok(Self {
+        Self {
             task: tokio::spawn(task.run(requests)),
             proposer,
             files,
             processes,
             interrupt,
-        })
+            tools,
+        }
     }
 
     /// Says which process the client is, so that what it runs can be stopped.
@@ -113,10 +157,51 @@ impl Keeper {
             // A client that was stopped may end before anybody said that it was.
             acknowledge(&self.proposer, &interrupt, InterruptAction::Stopped).await;
         }
+        if let Some(tools) = self.tools {
+            tools.server.abort();
+            // It holds the agent too, until it has ended.
+            let _ = tools.server.await;
+            let stopped = tools.agent.stopped();
+            drop(tools.agent);
+            stopped.await;
+            return Ok(());
+        }
         match deferred {
             // Leaving would withdraw them.
             true => Ok(()),
             false => self.proposer.leave(why).await,
+        }
+    }
+}
+
+/// Who acknowledges interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Acknowledging {
+    Here,
+    ByTheAgent,
+}
+
+/// Passes on what people ask of an agent.
+async fn pass_on(mut inputs: AgentInputs, sender: mpsc::Sender<PersonRequest>) {
+    while let Some(input) = inputs.next().await {
+        let (id, by, kind) = match input {
+            AgentInput::Prompt { id, by, prompt, .. } => {
+                (id, by, PersonRequestKind::Prompt(prompt))
+            }
+            AgentInput::Amend { id, by, amend } => (id, by, PersonRequestKind::Amend(amend)),
+            AgentInput::Interrupt { id, by, interrupt } => {
+                (id, by, PersonRequestKind::Interrupt(interrupt))
+            }
+            AgentInput::Recap(_) => continue,
+        };
+        let request = PersonRequest {
+            id,
+            by: by.id,
+            name: by.name,
+            kind,
+        };
+        if sender.send(request).await.is_err() {
+            return;
         }
     }
 }
@@ -154,6 +239,7 @@ struct KeeperTask {
     files: ClientFiles,
     processes: SharedProcesses,
     interrupt: SharedInterrupt,
+    acknowledging: Acknowledging,
 }
 
 impl KeeperTask {
@@ -223,6 +309,9 @@ impl KeeperTask {
                 return;
             }
             self.stop_processes().await;
+        }
+        if self.acknowledging == Acknowledging::ByTheAgent {
+            return;
         }
         let still_runs = !self.wait_until_nothing_runs().await;
         let action_taken = match still_runs {

@@ -7,8 +7,11 @@
 mod approve;
 mod followed_call;
 mod progress;
+mod relay;
 mod tools;
 mod transport;
+
+pub use relay::{RelayListener, relay_stdio};
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -61,26 +64,26 @@ impl Default for McpOptions {
 
 /// Serves a client on standard input and output until it closes the input. Dropping the agent then
 /// withdraws what waits, stops what runs, and leaves the session.
-pub async fn serve(agent: Agent, options: McpOptions) -> anyhow::Result<()> {
+pub async fn serve(mut agent: Agent, options: McpOptions) -> anyhow::Result<()> {
     let (input, output) = rmcp::transport::stdio_pipes();
-    serve_streams(agent, options, input, output).await
+    if let Some(inputs) = agent.take_inputs() {
+        tokio::spawn(skip_inputs(inputs));
+    }
+    serve_streams(Arc::new(agent), options, input, output).await
 }
 
 async fn serve_streams(
-    mut agent: Agent,
+    agent: Arc<Agent>,
     options: McpOptions,
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
 ) -> anyhow::Result<()> {
-    if let Some(inputs) = agent.take_inputs() {
-        tokio::spawn(skip_inputs(inputs));
-    }
     let (closed_sender, closed) = watch::channel(false);
     let streams = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
     let transport = BoundedTransport::new(streams, closed_sender);
     let server = McpServer {
         tools: ToolList::new(&tool_context(&agent)),
-        agent: Arc::new(agent),
+        agent,
         options,
         approvals: OnceLock::new(),
         free_calls: Semaphore::new(MAX_CALLS),

@@ -13,11 +13,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use pvp_bridge::client_files::{ClientFiles, ClientSettings, IdentityLock, PersonAtClient};
+use pvp_bridge::keeper::Keeper;
 use pvp_client::user_directories::{create_private_directory, directory_key, state_directory};
-use pvp_client::{ApiClient, ApiError, Link};
+use pvp_client::{ApiClient, ApiError, Link, RecordCheck};
 use pvp_protocol::api::{CreatedJoinCode, InviteRequest, JoinCodeRequest, WhoAmI};
 use pvp_protocol::{
-    ClientReads, Digest, ParticipantId, ParticipantKind, Role, SessionConfig, SessionId,
+    ClientReads, Digest, JsonObject, ParticipantId, ParticipantKind, Role, SessionConfig, SessionId,
 };
 use pvp_server::invite::{Inviter, create_invitation};
 use pvp_server::join;
@@ -444,6 +445,28 @@ fn create_join_code(server: &LocalServer, session: &SessionId) -> anyhow::Result
 }
 
 impl Supervision {
+    /// Joins the session for the client and stays for it.
+    pub(super) async fn keep(&self) -> anyhow::Result<Keeper> {
+        let record_check = super::record_memory().map_or(RecordCheck::Off, RecordCheck::Enforce);
+        let keeper = Keeper::start(
+            self.files.clone(),
+            &self.settings,
+            self.agent_link.clone(),
+            record_check,
+        );
+        Ok(keeper.await?)
+    }
+
+    /// What is announced about the client.
+    pub(super) fn metadata(&self) -> JsonObject {
+        let mut metadata = JsonObject::new();
+        metadata.insert("client".to_owned(), self.settings.client.clone().into());
+        if let Some(version) = &self.settings.version {
+            metadata.insert("client_version".to_owned(), version.clone().into());
+        }
+        metadata
+    }
+
     /// Says where the client is supervised and how others join, before it takes the terminal.
     pub(super) fn print(&self) -> anyhow::Result<()> {
         let settings = &self.settings;

@@ -75,6 +75,7 @@ pub(super) fn plan(
     Ok(LaunchPlan {
         arguments: planned,
         environment: removed.to_vec(),
+        offers_tools: false,
     })
 }
 

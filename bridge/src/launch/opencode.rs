@@ -63,6 +63,7 @@ pub(super) fn plan(
     Ok(LaunchPlan {
         arguments: arguments.to_vec(),
         environment,
+        offers_tools: false,
     })
 }
 
