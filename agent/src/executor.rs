@@ -30,8 +30,8 @@ use anyhow::Context;
 use pvp_client::{Connection, ConnectionEvents, View, now};
 use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{
-    ClearedBy, Degree, ExecutorInfo, GateOutcome, GrantTerms, InterruptUrgency, RunBy, RunningCommand,
-    SessionWelcome, ToolDiscard, ToolExecute, ToolInput, ToolResult,
+    ClearedBy, Degree, ExecutorInfo, GateOutcome, GrantTerms, InterruptUrgency, RunBy,
+    RunningCommand, SessionWelcome, ToolDiscard, ToolExecute, ToolInput, ToolResult,
 };
 use pvp_protocol::{Action, Envelope, MessageId, RunMode, SandboxProfile, Sender, ServerMessage};
 use tokio::sync::{Mutex, Semaphore, mpsc};

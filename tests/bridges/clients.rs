@@ -54,6 +54,8 @@ pub struct Client {
     pub mcp_echo: fn(&str) -> ToolCall,
     /// The turns with which the model has a subagent follow a script.
     pub subagent: fn(&[Turn]) -> Vec<Turn>,
+    /// Whether the calls of a subagent say whose they are.
+    pub names_subagents: bool,
     /// The scenarios that it cannot pass, with the reason.
     pub cannot: &'static [(Scenario, &'static str)],
 }

@@ -12,7 +12,7 @@ pub const COPILOT: Client = Client {
     route: "hooks",
     degree: "hooked",
     asker: Asker::Hook,
-    several: Several::SideBySide,
+    several: Several::InTurn,
     edits: Edits::Run,
     launch,
     shell: |line| {
@@ -36,6 +36,7 @@ pub const COPILOT: Client = Client {
         });
         vec![Turn::call("task", arguments)]
     },
+    names_subagents: false,
     cannot: &[],
 };
 

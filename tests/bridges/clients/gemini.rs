@@ -42,6 +42,7 @@ pub const GEMINI: Client = Client {
         let arguments = json!({ "agent_name": "generalist", "prompt": subagent_prompt(&script) });
         vec![Turn::call("invoke_agent", arguments)]
     },
+    names_subagents: true,
     cannot: &[],
 };
 
