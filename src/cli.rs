@@ -17,6 +17,9 @@ mod gates;
 mod git;
 mod history;
 mod hook;
+mod hook_identity;
+mod hook_install;
+mod hook_keep;
 mod interrupt;
 mod invite;
 mod join;
@@ -33,6 +36,7 @@ mod program_name;
 mod proposal_handle;
 mod rules;
 mod run;
+mod run_codex;
 mod send;
 mod server;
 mod session;
@@ -72,7 +76,7 @@ pub(crate) enum CliCommand {
     /// Start an agent client that you have, such as claude or codex, under supervision.
     Run(Box<run::RunArguments>),
     /// What agent clients call before and after each of their calls.
-    Hook(hook::HookArguments),
+    Hook(hook::ClientHookArguments),
     /// Serve an agent client over MCP: what it calls is proposed, approved and run on this machine.
     Mcp(Box<mcp::McpArguments>),
 

@@ -315,7 +315,7 @@ impl ControlTask {
         let nothing = json!({});
         match event {
             Ok(HookEvent::BeforeCall(call)) => {
-                self.calls.ask(Question::hook(id), call);
+                self.calls.ask(ControlQuestion::hook(id), call);
                 return Ok(());
             }
             Ok(HookEvent::AfterCall(ended)) => self.calls.end(ended).await,
@@ -332,7 +332,7 @@ impl ControlTask {
             ) => {}
             Err(why) => {
                 let deny = HookAnswer::deny(&format!("Not allowed: {why}."));
-                let wording = Question::hook(id).wording(&deny);
+                let wording = ControlQuestion::hook(id).wording(&deny);
                 return self.pipe.respond(id, wording).await;
             }
         }
@@ -341,7 +341,7 @@ impl ControlTask {
 
     /// The client's own rules ask about a call, perhaps about one that was decided before.
     async fn on_permission(&mut self, id: &str, request: &Value) -> std::io::Result<()> {
-        let question = Question::permission(id, &request["input"]);
+        let question = ControlQuestion::permission(id, &request["input"]);
         let call_id = request["tool_use_id"].as_str().unwrap_or_default();
         if self.calls.is_allowed(call_id, &request["input"]) {
             let allow = HookAnswer::Allow { edited: None };
@@ -442,7 +442,7 @@ impl ControlTask {
 
 /// A question of the client, and how its answer is worded.
 #[derive(Debug, Clone, PartialEq)]
-struct Question {
+struct ControlQuestion {
     id: String,
     wording: Wording,
 }
@@ -455,7 +455,7 @@ enum Wording {
     Permission { input: Value },
 }
 
-impl Question {
+impl ControlQuestion {
     fn hook(id: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -521,8 +521,8 @@ mod tests {
 
     #[test]
     fn a_denial_is_never_worded_as_nothing() {
-        let permission = Question::permission("q", &json!({ "command": "ls" }));
-        let hook = Question::hook("q");
+        let permission = ControlQuestion::permission("q", &json!({ "command": "ls" }));
+        let hook = ControlQuestion::hook("q");
         let deny = HookAnswer::deny("no");
         assert_eq!(permission.wording(&deny)["behavior"], "deny");
         let said = &hook.wording(&deny)["hookSpecificOutput"];

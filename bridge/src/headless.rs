@@ -123,7 +123,7 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 /// A turn of the client.
-struct Turn {
+struct ClientTurn {
     response: ResponseStream,
     /// Interrupts that are acknowledged when the turn is over.
     interrupts: Vec<(MessageId, InterruptUrgency)>,
@@ -170,7 +170,7 @@ struct Driver<'a> {
     supervisor: &'a Supervisor,
     instructions: mpsc::Sender<ClientInstruction>,
     waiting: WaitingPrompts,
-    turn: Option<Turn>,
+    turn: Option<ClientTurn>,
 }
 
 impl Driver<'_> {
@@ -250,8 +250,8 @@ impl Driver<'_> {
         &mut self.turn.insert(turn).response
     }
 
-    fn new_turn(&self, prompt: Option<MessageId>) -> Turn {
-        Turn {
+    fn new_turn(&self, prompt: Option<MessageId>) -> ClientTurn {
+        ClientTurn {
             response: ResponseStream::new(self.supervisor.connection().clone(), prompt),
             interrupts: Vec::new(),
             kill_at: None,

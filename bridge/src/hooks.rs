@@ -100,6 +100,30 @@ pub fn answer(client: HookClient, directory: &Path, event: &str, input: &[u8]) -
     client.reply(&answer)
 }
 
+/// The answer for a client that nobody can be asked about: a question is denied.
+pub fn without_session(client: HookClient, event: &str, input: &[u8], why: &str) -> HookReply {
+    let answer = match client.parse(event, input) {
+        Ok(HookEvent::BeforeCall(_)) | Err(_) => {
+            HookAnswer::deny(&format!("Not allowed, because nobody can be asked: {why}."))
+        }
+        Ok(_) => HookAnswer::Nothing,
+    };
+    client.reply(&answer)
+}
+
+/// The answer of a hook beside another one of ours, which decides.
+pub fn left_to_others(client: HookClient, event: &str, input: &[u8]) -> HookReply {
+    let answer = match client.parse(event, input) {
+        // Its plugin takes only an allowance for one; the other plugin still has to agree.
+        Ok(HookEvent::BeforeCall(_)) if client == HookClient::OpenCode => {
+            HookAnswer::Allow { edited: None }
+        }
+        Ok(_) => HookAnswer::Nothing,
+        Err(why) => HookAnswer::deny(&format!("Not allowed: {why}.")),
+    };
+    client.reply(&answer)
+}
+
 /// Withdraws the call that a question is about, because the client no longer waits for the answer.
 pub fn withdraw(client: HookClient, directory: &Path, event: &str, input: &[u8]) {
     if let Ok(HookEvent::BeforeCall(call)) = client.parse(event, input)

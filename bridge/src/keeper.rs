@@ -14,7 +14,7 @@ use pvp_protocol::{ExtraFields, MessageId};
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 
-use crate::client_files::{CallStage, ClientFiles, ClientSettings, QueuedPrompt};
+use crate::client_files::{CallStage, ClientFiles, ClientSettings, WaitingPrompt};
 use crate::client_processes::ClientProcesses;
 use crate::mcp::{McpOptions, RelayListener};
 use crate::supervisor::{SupervisedClient, connect_options};
@@ -286,7 +286,7 @@ impl KeeperTask {
     }
 
     fn queue(&self, id: &MessageId, by: &str, text: String) {
-        let prompt = QueuedPrompt {
+        let prompt = WaitingPrompt {
             by: by.to_owned(),
             text,
         };

@@ -1,10 +1,11 @@
 //! How each client is started under supervision, without changing any of its files.
 
-mod claude;
+pub(crate) mod claude;
+mod codex;
 pub(crate) mod copilot;
 mod flags;
 pub(crate) mod gemini;
-mod opencode;
+pub(crate) mod opencode;
 mod project_settings;
 
 use std::ffi::OsString;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::hooks::HookClient;
 
 pub use claude::warn_of_project_settings;
+pub use codex::{CodexPlan, ExecPlan, ScreenPlan, plan as plan_codex};
 pub use project_settings::SettingsProblem;
 
 /// Why a client is not started.
@@ -30,6 +32,12 @@ pub enum LaunchError {
     Settings(String),
     #[error("the plugin for the client cannot be written: {0}")]
     Plugin(String),
+    #[error(
+        "`{command}` cannot be supervised; start it without `pvp run` if nobody has to decide about what it does"
+    )]
+    NotSupervised { command: String },
+    #[error("`{flag}` does not work under supervision; leave it out{instead}")]
+    NotTaken { flag: String, instead: &'static str },
     #[error("{0} cannot be started so yet; `pvp mcp` gives it tools that people decide about")]
     NotYet(&'static str),
 }
@@ -128,7 +136,7 @@ pub(crate) fn plan_canary(
 }
 
 /// Writes a file that only this user reads.
-fn write_private(path: &Path, content: &str) -> std::io::Result<()> {
+pub(crate) fn write_private(path: &Path, content: &str) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).truncate(true).write(true).mode(0o600);
     options.open(path)?.write_all(content.as_bytes())

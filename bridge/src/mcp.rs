@@ -30,7 +30,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 
-use approve::{Approvals, Decision};
+use approve::{PermissionPrompts, PromptAnswer};
 use followed_call::FollowedCall;
 use tools::ToolList;
 use transport::BoundedTransport;
@@ -112,7 +112,7 @@ struct McpServer {
     tools: ToolList,
     options: McpOptions,
     /// Asks about the client's own tools, once it wants that.
-    approvals: OnceLock<Approvals>,
+    approvals: OnceLock<PermissionPrompts>,
     /// One permit for each further call that may be under way.
     free_calls: Semaphore,
     /// Becomes true when the client has closed its side.
@@ -159,9 +159,9 @@ impl McpServer {
         tool_result(self.run(&followed, &call).await)
     }
 
-    fn new_approvals(&self, followed: &FollowedCall<'_>) -> Approvals {
+    fn new_approvals(&self, followed: &FollowedCall<'_>) -> PermissionPrompts {
         let (client, version) = followed.client();
-        Approvals::new(&self.agent, client, version)
+        PermissionPrompts::new(&self.agent, client, version)
     }
 
     async fn run(&self, followed: &FollowedCall<'_>, call: &ToolCall) -> CallResult {
@@ -219,7 +219,7 @@ impl rmcp::ServerHandler for McpServer {
 /// The result of a call that came to nothing.
 fn failure(name: &str, why: &str) -> CallToolResult {
     match name == tools::APPROVE {
-        true => approval_result(&Decision::deny(why)),
+        true => approval_result(&PromptAnswer::deny(why)),
         false => tool_result(CallResult::failed(why)),
     }
 }
@@ -238,6 +238,6 @@ fn tool_result(result: CallResult) -> CallToolResult {
 }
 
 /// A denial is an answer, not an error: a client that sees an error may take it for a broken tool.
-fn approval_result(decision: &Decision) -> CallToolResult {
+fn approval_result(decision: &PromptAnswer) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(decision.to_json())])
 }

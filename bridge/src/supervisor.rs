@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::translation::{Place, TranslatedCall};
-use leases::Leases;
+use leases::LeaseRenewal;
 
 /// How often somebody who waits is told how long they have waited.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
@@ -72,7 +72,7 @@ pub struct CallRequest {
 pub struct Supervisor {
     client: Arc<SupervisedClient>,
     proposer: Proposer,
-    leases: Leases,
+    leases: LeaseRenewal,
 }
 
 impl Supervisor {
@@ -101,7 +101,7 @@ impl Supervisor {
     pub fn with_proposer(proposer: Proposer, client: SupervisedClient) -> Self {
         Self {
             client: Arc::new(client),
-            leases: Leases::keep(proposer.clone()),
+            leases: LeaseRenewal::keep(proposer.clone()),
             proposer,
         }
     }
@@ -324,11 +324,11 @@ pub struct PendingCall {
     /// When somebody who waits is told again.
     next_progress: Instant,
     /// What was decided, until it is taken.
-    decided: Option<Verdict>,
+    decided: Option<CallVerdict>,
 }
 
 /// A decision as the session says it.
-enum Verdict {
+enum CallVerdict {
     Granted(Box<Action>, Vec<ParticipantId>),
     Denied(Denial),
 }
@@ -380,8 +380,8 @@ impl PendingCall {
     pub async fn decision(mut self) -> CallDecision {
         while self.progress().await.is_some() {}
         match self.decided.take() {
-            Some(Verdict::Granted(action, approved_by)) => self.allow(&action, approved_by),
-            Some(Verdict::Denied(denial)) => {
+            Some(CallVerdict::Granted(action, approved_by)) => self.allow(&action, approved_by),
+            Some(CallVerdict::Denied(denial)) => {
                 self.guard.state = CallState::Over;
                 CallDecision::Denied(denial)
             }
@@ -407,17 +407,17 @@ impl PendingCall {
                 approved_by,
                 action,
                 ..
-            }) => Verdict::Granted(action, approved_by),
+            }) => CallVerdict::Granted(action, approved_by),
             Some(ProposalEvent::NotRun(resolve)) => {
-                Verdict::Denied(Denial::from_resolution(&resolve))
+                CallVerdict::Denied(Denial::from_resolution(&resolve))
             }
             Some(ProposalEvent::Finished(result)) => {
                 let why = result.error.as_deref().unwrap_or("it has ended already");
-                Verdict::Denied(Denial::failed(&format!("Not allowed: {why}.")))
+                CallVerdict::Denied(Denial::failed(&format!("Not allowed: {why}.")))
             }
             Some(ProposalEvent::Lost) | None => {
                 let why = "Not allowed: the session is over for this agent.";
-                Verdict::Denied(Denial::failed(why))
+                CallVerdict::Denied(Denial::failed(why))
             }
         };
         self.decided = Some(verdict);

@@ -21,11 +21,17 @@ exec cat > \"$0.hears\"
 
 /// A stand-in under `pvp agent --client`; killed when dropped.
 pub struct ControlClient {
+    /// The working directory and home.
     pub cli: CliEnv,
+    /// The `pvp agent` that started it.
     pub agent: CliProcess,
+    /// Who it is in the session.
     pub participant: String,
+    /// The stand-in itself.
     program: PathBuf,
+    /// What it writes.
     says: pipe::Sender,
+    /// What it is told.
     hears: Lines<BufReader<pipe::Receiver>>,
 }
 

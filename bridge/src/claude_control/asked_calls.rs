@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use super::Question;
+use super::ControlQuestion;
 use crate::bound_call::{BoundCall, CallNames};
 use crate::hooks::{EndedCall, HookAnswer, HookedCall};
 use crate::supervisor::{AllowedCall, CallDecision, CallReport, Supervisor};
@@ -26,7 +26,7 @@ const MAX_OPEN: usize = 64;
 pub(super) enum CallUpdate {
     /// The client can be told.
     Decided {
-        question: Question,
+        question: ControlQuestion,
         answer: HookAnswer,
     },
     /// Somebody wants what runs to stop.
@@ -46,10 +46,15 @@ struct OpenQuestion {
 }
 
 pub(super) struct AskedCalls {
+    /// Has the calls decided.
     supervisor: Supervisor,
+    /// Where it goes what becomes of them.
     updates: mpsc::Sender<CallUpdate>,
+    /// Calls that were allowed, with their inputs.
     allowed: mpsc::UnboundedReceiver<(String, Value)>,
+    /// The other end of it.
     allowed_sender: mpsc::UnboundedSender<(String, Value)>,
+    /// The calls that are not over, by the client's id.
     open: BTreeMap<String, OpenQuestion>,
     /// The newest calls that were asked about.
     asked: VecDeque<String>,
@@ -80,7 +85,7 @@ impl AskedCalls {
     }
 
     /// Has a call decided; the answer comes as an update.
-    pub(super) fn ask(&mut self, question: Question, call: HookedCall) {
+    pub(super) fn ask(&mut self, question: ControlQuestion, call: HookedCall) {
         let id = call.call_id.clone().unwrap_or_default();
         self.conversation.clone_from(&call.conversation);
         if self.open.len() >= MAX_OPEN || self.open.contains_key(&id) {
@@ -88,7 +93,7 @@ impl AskedCalls {
             return self.answer_later(question, HookAnswer::deny(why));
         }
         let (report, reported) = oneshot::channel();
-        let waiting = WaitingCall {
+        let waiting = ControlledCall {
             supervisor: self.supervisor.clone(),
             updates: self.updates.clone(),
             allowed: self.allowed_sender.clone(),
@@ -111,7 +116,7 @@ impl AskedCalls {
         self.asked.push_back(id);
     }
 
-    fn answer_later(&self, question: Question, answer: HookAnswer) {
+    fn answer_later(&self, question: ControlQuestion, answer: HookAnswer) {
         let updates = self.updates.clone();
         tokio::spawn(async move {
             // If nobody reads it, the client has ended.
@@ -164,7 +169,7 @@ impl AskedCalls {
 }
 
 /// One call, from the question to its end. Dropping it withdraws it, or reports it as unknown.
-struct WaitingCall {
+struct ControlledCall {
     /// Has it decided.
     supervisor: Supervisor,
     /// Where the answer goes.
@@ -172,12 +177,12 @@ struct WaitingCall {
     /// Where it is noted what was allowed.
     allowed: mpsc::UnboundedSender<(String, Value)>,
     /// The question of the client.
-    question: Question,
+    question: ControlQuestion,
     /// The call.
     call: HookedCall,
 }
 
-impl WaitingCall {
+impl ControlledCall {
     async fn run(self, reported: oneshot::Receiver<CallReport>) {
         let place = Place {
             workspace: self.supervisor.place().workspace,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pvp_agent::proposer::{RunReport, output_messages};
 use pvp_client::{ApiClient, ApiError, Link, fresh_id};
-use pvp_protocol::api::{AwaitedVotes, Decision, ProposalDecision, ProposalRequest};
+use pvp_protocol::api::{AwaitedVotes, DecisionState, ProposalDecision, ProposalRequest};
 use pvp_protocol::payload::{
     ClientOrigin, Degree, FinishReason, OutputStream, PromptSubmit, ResponseChunk, ResponseEnd,
     ResponseStart, RunBy, RunOutcome, ToolCancel, ToolDefer,
@@ -205,7 +205,7 @@ impl HookDesk {
             self.files.end_turn();
             return HookAnswer::Nothing;
         }
-        let said = |prompt: &crate::client_files::QueuedPrompt| {
+        let said = |prompt: &crate::client_files::WaitingPrompt| {
             format!("{} says: {}", prompt.by, prompt.text)
         };
         let texts: Vec<_> = prompts.iter().map(said).collect();
@@ -264,7 +264,7 @@ impl HookDesk {
                 };
             }
         };
-        if decision.decision != Decision::Allowed {
+        if decision.decision != DecisionState::Allowed {
             let reason = decision.reason.clone();
             let reason = reason.unwrap_or_else(|| "Not allowed.".to_owned());
             return HookAnswer::Deny {
@@ -306,7 +306,7 @@ impl HookDesk {
                         );
                     }
                     heard = Some(Instant::now());
-                    if decision.decision != Decision::Waiting {
+                    if decision.decision != DecisionState::Waiting {
                         return Ok(Waited::Decided(Box::new(decision)));
                     }
                     self.show_waiting(&request.id, call, decision.awaits.as_ref());

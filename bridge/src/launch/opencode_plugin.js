@@ -15,9 +15,8 @@ const ask = (event) =>
     const denied = (why) => resolve({ answer: "deny", reason: `Not allowed: ${why}.` })
     let child
     try {
-      child = spawn(place.program, ["hook", "run", "opencode", "--files", place.files], {
-        stdio: ["pipe", "pipe", "ignore"],
-      })
+      const [program, ...words] = place.words
+      child = spawn(program, words, { stdio: ["pipe", "pipe", "ignore"] })
     } catch (error) {
       return denied(`PVP could not be asked: ${error}`)
     }
@@ -35,10 +34,11 @@ const ask = (event) =>
         denied("PVP was asked and did not answer")
       }
     })
-    child.stdin.end(JSON.stringify(event))
+    child.stdin.end(JSON.stringify({ directory: place.directory, ...event }))
   })
 
 export const Pvp = async ({ client, directory }) => {
+  place.directory = directory
   const abort = (sessionID) => client.session.abort({ path: { id: sessionID } }).catch(() => {})
   const obey = (sessionID, answer) => {
     if (answer.answer === "stop" || answer.stop) return abort(sessionID)
@@ -57,7 +57,7 @@ export const Pvp = async ({ client, directory }) => {
   }
   return {
     config: async (config) => {
-      delete config.permission["*"]
+      if (place.backstop) delete config.permission["*"]
     },
     "chat.message": async ({ sessionID }, { message, parts }) => {
       prompts.add(message.id)

@@ -14,7 +14,7 @@ use crate::supervisor::{AllowedCall, CallDecision, CallReport, SupervisedClient,
 
 /// A call that the client wants to run with a tool of its own.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ClientCall {
+pub(super) struct PromptedCall {
     pub(super) tool_name: String,
     pub(super) input: JsonObject,
     /// The client's id of the call.
@@ -23,37 +23,37 @@ pub(super) struct ClientCall {
 
 /// What the client may do.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Decision {
+pub(super) enum PromptAnswer {
     /// Run it with this input, which people may have edited.
     Allow { input: JsonObject },
     /// Not run it; its model reads why.
     Deny { message: String },
 }
 
-impl Decision {
+impl PromptAnswer {
     pub(super) fn deny(message: &str) -> Self {
         let message = message.to_owned();
-        Decision::Deny { message }
+        PromptAnswer::Deny { message }
     }
 
     /// The decision as Claude Code reads it.
     pub(super) fn to_json(&self) -> String {
         match self {
-            Decision::Allow { input } => json!({"behavior": "allow", "updatedInput": input}),
-            Decision::Deny { message } => json!({"behavior": "deny", "message": message}),
+            PromptAnswer::Allow { input } => json!({"behavior": "allow", "updatedInput": input}),
+            PromptAnswer::Deny { message } => json!({"behavior": "deny", "message": message}),
         }
         .to_string()
     }
 }
 
 /// Asks about the calls of one client.
-pub(super) struct Approvals {
+pub(super) struct PermissionPrompts {
     supervisor: Supervisor,
     /// What this process calls the conversation; the client does not say.
     conversation: String,
 }
 
-impl Approvals {
+impl PermissionPrompts {
     /// Asks over the connection of an agent, for the client that calls itself so.
     pub(super) fn new(agent: &Agent, client: String, version: Option<String>) -> Self {
         let client = SupervisedClient {
@@ -74,15 +74,15 @@ impl Approvals {
         &self,
         followed: &FollowedCall<'_>,
         arguments: &JsonObject,
-    ) -> Decision {
-        match ClientCall::parse(arguments) {
+    ) -> PromptAnswer {
+        match PromptedCall::parse(arguments) {
             Ok(call) => self.decide(followed, &call).await,
-            Err(why) => Decision::deny(&why),
+            Err(why) => PromptAnswer::deny(&why),
         }
     }
 
     /// Asks people about a call, and waits until they have decided.
-    async fn decide(&self, followed: &FollowedCall<'_>, call: &ClientCall) -> Decision {
+    async fn decide(&self, followed: &FollowedCall<'_>, call: &PromptedCall) -> PromptAnswer {
         let bound = BoundCall::new(&call.tool_name, &call.input, self.supervisor.place());
         let request = bound.request(CallNames {
             conversation: self.conversation.clone(),
@@ -91,21 +91,21 @@ impl Approvals {
         });
         let pending = match followed.starting(self.supervisor.propose(request)).await {
             Ok(pending) => pending,
-            Err(denial) => return Decision::deny(&denial.reason),
+            Err(denial) => return PromptAnswer::deny(&denial.reason),
         };
         let gate = pending.gate_progress();
         // Dropping what waits withdraws it.
         let decided = followed.follow(None, Some(gate), pending.decision()).await;
         match decided {
-            None => Decision::deny(followed_call::CANCELLED),
-            Some(CallDecision::Denied(denial)) => Decision::deny(&denial.reason),
+            None => PromptAnswer::deny(followed_call::CANCELLED),
+            Some(CallDecision::Denied(denial)) => PromptAnswer::deny(&denial.reason),
             Some(CallDecision::Allowed(allowed)) => allow(&bound, call, *allowed).await,
         }
     }
 }
 
 /// Allows a call in the form that was granted. The client never says how it ended.
-async fn allow(bound: &BoundCall, call: &ClientCall, allowed: AllowedCall) -> Decision {
+async fn allow(bound: &BoundCall, call: &PromptedCall, allowed: AllowedCall) -> PromptAnswer {
     let input = match &allowed.edited {
         None => bound.granted_input(&bound.proposed().arguments),
         Some(edited) => bound.granted_input(edited),
@@ -115,14 +115,14 @@ async fn allow(bound: &BoundCall, call: &ClientCall, allowed: AllowedCall) -> De
             let input = edited.unwrap_or_else(|| call.input.clone());
             let why = "outcome unknown: the client ran it and does not say how it ended";
             (
-                Decision::Allow { input },
+                PromptAnswer::Allow { input },
                 why.to_owned(),
                 RunOutcome::Unknown,
             )
         }
         Err(why) => {
             let why = format!("Not run: {why}.");
-            (Decision::deny(&why), why, RunOutcome::NotRun)
+            (PromptAnswer::deny(&why), why, RunOutcome::NotRun)
         }
     };
     allowed
@@ -135,7 +135,7 @@ async fn allow(bound: &BoundCall, call: &ClientCall, allowed: AllowedCall) -> De
     decision
 }
 
-impl ClientCall {
+impl PromptedCall {
     fn parse(arguments: &JsonObject) -> Result<Self, String> {
         let Some(Value::String(tool_name)) = arguments.get("tool_name") else {
             return Err("Nothing was allowed: `tool_name` must be a string.".to_owned());
@@ -169,7 +169,7 @@ mod tests {
             json!({"tool_name": 1, "input": {}}),
             json!({"tool_name": "Bash", "input": "ls"}),
         ] {
-            let problem = ClientCall::parse(&object(arguments)).unwrap_err();
+            let problem = PromptedCall::parse(&object(arguments)).unwrap_err();
             assert!(problem.starts_with("Nothing was allowed: `"), "{problem}");
         }
     }
@@ -178,11 +178,11 @@ mod tests {
     fn a_decision_is_what_claude_code_reads() {
         let input = object(json!({"command": "ls"}));
         assert_eq!(
-            Decision::Allow { input }.to_json(),
+            PromptAnswer::Allow { input }.to_json(),
             r#"{"behavior":"allow","updatedInput":{"command":"ls"}}"#
         );
         assert_eq!(
-            Decision::deny("no").to_json(),
+            PromptAnswer::deny("no").to_json(),
             r#"{"behavior":"deny","message":"no"}"#
         );
     }
