@@ -1,6 +1,9 @@
 //! How each client is started, what its tools are called, and what it cannot do.
 
 mod claude;
+mod codex;
+mod copilot;
+mod gemini;
 mod opencode;
 
 use std::path::{Path, PathBuf};
@@ -11,10 +14,13 @@ use crate::model::{ToolCall, Turn};
 use crate::scenarios::Scenario;
 
 pub use claude::CLAUDE;
+pub use codex::CODEX;
+pub use copilot::COPILOT;
+pub use gemini::GEMINI;
 pub use opencode::OPENCODE;
 
 /// Every client that is tried.
-pub const ALL: &[&Client] = &[&CLAUDE, &OPENCODE];
+pub const ALL: &[&Client] = &[&CLAUDE, &CODEX, &OPENCODE, &GEMINI, &COPILOT];
 
 /// What the model is told; it follows its script whatever that is.
 pub const PROMPT: &str = "Follow the script.";
@@ -48,6 +54,8 @@ pub struct Client {
     pub mcp_echo: fn(&str) -> ToolCall,
     /// The turns with which the model has a subagent follow a script.
     pub subagent: fn(&[Turn]) -> Vec<Turn>,
+    /// Whether the calls of a subagent say whose they are.
+    pub names_subagents: bool,
     /// The scenarios that it cannot pass, with the reason.
     pub cannot: &'static [(Scenario, &'static str)],
 }

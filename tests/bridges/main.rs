@@ -41,3 +41,18 @@ async fn claude() {
 async fn opencode() {
     check(&clients::OPENCODE).await;
 }
+
+#[tokio::test]
+async fn codex() {
+    check(&clients::CODEX).await;
+}
+
+#[tokio::test]
+async fn gemini() {
+    check(&clients::GEMINI).await;
+}
+
+#[tokio::test]
+async fn copilot() {
+    check(&clients::COPILOT).await;
+}

@@ -9,6 +9,7 @@ mod conversation;
 mod gemini;
 mod http;
 mod responses;
+mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

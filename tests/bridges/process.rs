@@ -87,11 +87,6 @@ impl ClientProcess {
 
 impl Drop for ClientProcess {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            use std::io::Write;
-            let said = self.output();
-            let _ = writeln!(std::io::stderr(), "the client printed:\n{said}");
-        }
         // Something may be starting at this moment.
         while self.kill_9(|_| true) > 0 {
             std::thread::sleep(std::time::Duration::from_millis(10));

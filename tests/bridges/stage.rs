@@ -1,5 +1,6 @@
 //! What a scenario plays on: a server, a session, people, a model, and a client that follows it.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -162,6 +163,30 @@ impl Stage {
         let code = self.process.ended().await;
         assert_eq!(code, Some(0), "{}", self.process.output());
     }
+}
+
+impl Drop for Stage {
+    /// Says what has happened if it was not what was expected.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let printed = self.process.output();
+            let told = self.model.last_request_text();
+            let recorded: Vec<_> = self.ann.received.iter().map(summary).collect();
+            let recorded = recorded.join("\n");
+            let said = format!(
+                "--- the client printed\n{printed}\n--- the model read\n{told}\n--- the record\n{recorded}"
+            );
+            let _ = writeln!(std::io::stderr(), "{said}\n---");
+        }
+    }
+}
+
+fn summary(message: &Value) -> String {
+    format!(
+        "{} {}",
+        message["type"].as_str().unwrap_or_default(),
+        message["payload"]
+    )
 }
 
 /// The command line of a proposal; empty if it is none.

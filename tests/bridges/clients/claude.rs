@@ -33,6 +33,7 @@ pub const CLAUDE: Client = Client {
         });
         vec![Turn::call("Agent", arguments)]
     },
+    names_subagents: true,
     cannot: &[],
 };
 

@@ -35,6 +35,7 @@ pub const OPENCODE: Client = Client {
         });
         vec![Turn::call("task", arguments)]
     },
+    names_subagents: true,
     cannot: &[],
 };
 

@@ -142,6 +142,7 @@ pub async fn subagent(client: &'static Client) {
     assert!(!stage.exists("never"));
     for payload in asked {
         let subagent = payload["origin"]["subagent"].as_str();
-        assert!(subagent.is_some_and(|name| !name.is_empty()), "{payload}");
+        let is_named = subagent.is_some_and(|name| !name.is_empty());
+        assert_eq!(is_named, client.names_subagents, "{payload}");
     }
 }
