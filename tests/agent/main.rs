@@ -11,6 +11,7 @@
 mod support;
 
 mod acp;
+mod acp_editor;
 mod background;
 mod binary_output;
 mod claude_control;
