@@ -36,10 +36,16 @@ impl McpClient {
     pub async fn start_at(cli: CliEnv, server: &TestServer, session: &str, flags: &[&str]) -> Self {
         let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
         let link = server.link(&user, Some(session));
+        let process = spawn(&cli, &link, flags);
+        Self::initialized(cli, process, user.participant).await
+    }
+
+    /// Initializes a process that serves MCP.
+    pub async fn initialized(cli: CliEnv, process: CliProcess, participant: String) -> Self {
         let mut client = Self {
-            process: spawn(&cli, &link, flags),
+            process,
             cli,
-            participant: user.participant,
+            participant,
             welcome: Value::Null,
             next_id: 1,
             unread: Vec::new(),
