@@ -313,7 +313,9 @@ fn watch_finish(
     tokio::spawn(async move {
         let mut sender = Some(sender);
         while let Some(event) = watched.recv().await {
-            if let (ClientEvent::TurnEnded(finish), Some(sender)) = (&event, sender.take()) {
+            if let ClientEvent::TurnEnded(finish) = &event
+                && let Some(sender) = sender.take()
+            {
                 let _ = sender.send(*finish);
             }
             if passed.send(event).await.is_err() {

@@ -12,6 +12,7 @@ mod support;
 
 mod background;
 mod binary_output;
+mod codex;
 mod commit_decisions;
 mod executor_alone;
 mod file_tools;

@@ -15,6 +15,7 @@
 pub mod agent_process;
 pub mod audit;
 pub mod cli;
+pub mod codex_client;
 pub mod fake_model;
 pub mod hook_client;
 pub mod load;
