@@ -45,6 +45,7 @@ pub(super) fn run(
     version: impl FnOnce() -> anyhow::Result<Option<String>>,
 ) -> anyhow::Result<ExitCode> {
     let mut plan = plan_codex(client_arguments)?;
+    let program = &absolute_program(program)?;
     if let CodexPlan::Exec(plan) = &mut plan {
         enter_directory(plan)?;
     }
@@ -84,8 +85,21 @@ pub(super) fn run(
     code
 }
 
+/// A program that is named by its path, from wherever it is started.
+fn absolute_program(program: &OsStr) -> anyhow::Result<OsString> {
+    match Path::new(program).components().count() {
+        0 | 1 => Ok(program.to_owned()),
+        _ => Ok(std::path::absolute(program)
+            .context("finding the client")?
+            .into()),
+    }
+}
+
 /// The directory that `codex exec -C` names is the one that is supervised.
-fn enter_directory(plan: &ExecPlan) -> anyhow::Result<()> {
+fn enter_directory(plan: &mut ExecPlan) -> anyhow::Result<()> {
+    if let Some(path) = &mut plan.last_message {
+        *path = std::path::absolute(&*path).context("finding where the answer goes")?;
+    }
     if let Some(directory) = &plan.directory {
         let shown = directory.display();
         std::env::set_current_dir(directory).with_context(|| format!("cannot work in {shown}"))?;
@@ -303,7 +317,7 @@ fn write_answer(path: &Path, answer: &str) -> anyhow::Result<()> {
     std::fs::write(path, answer).with_context(|| format!("writing the answer to {shown}"))
 }
 
-/// The client, and how its first turn ends.
+/// The client in the middle of its first turn, and how that turn ends.
 fn watch_finish(
     client: HeadlessClient,
 ) -> (HeadlessClient, tokio::sync::oneshot::Receiver<FinishReason>) {
@@ -312,6 +326,11 @@ fn watch_finish(
     let mut watched = client.events;
     tokio::spawn(async move {
         let mut sender = Some(sender);
+        // A turn is going on although nothing was said yet, so that an interrupt ends it.
+        let begun = ClientEvent::Thinking(String::new());
+        if passed.send(begun).await.is_err() {
+            return;
+        }
         while let Some(event) = watched.recv().await {
             if let ClientEvent::TurnEnded(finish) = &event
                 && let Some(sender) = sender.take()

@@ -65,7 +65,7 @@ async fn an_approved_command_runs_and_its_output_and_exit_code_are_in_the_record
     let result = result_of(&mut ann, &proposal).await;
     assert_eq!(result["success"], false);
     assert_eq!(result["attested"], true);
-    assert_eq!(result["result"]["exit_code"], 3, "{result}");
+    assert_eq!(result["result"]["exitCode"], 3, "{result}");
     assert_eq!(result["result"]["stdout"], "one\n");
     // The answer of the agent is told, printed, and the end of it.
     let message = json!({ "type": "agentMessage", "id": "msg", "text": "final words" });
@@ -316,7 +316,7 @@ async fn two_calls_wait_at_the_same_time_and_each_gets_its_own_answer() {
     let proposal = proposal_of(&ann, &second);
     codex.end_command("call_1", "touch b", "", 0).await;
     assert_eq!(
-        result_of(&mut ann, &proposal).await["result"]["exit_code"],
+        result_of(&mut ann, &proposal).await["result"]["exitCode"],
         0
     );
 }
