@@ -2,6 +2,7 @@
 
 mod administration;
 mod agent;
+mod agent_client;
 mod agent_flags;
 mod audit;
 mod cancel;
@@ -10,11 +11,15 @@ mod completion;
 mod connect;
 mod demo;
 mod doctor;
+mod doctor_client;
 mod exec;
 mod gates;
 mod git;
 mod history;
 mod hook;
+mod hook_identity;
+mod hook_install;
+mod hook_keep;
 mod interrupt;
 mod invite;
 mod join;
@@ -71,7 +76,7 @@ pub(crate) enum CliCommand {
     /// Start an agent client that you have, such as claude or codex, under supervision.
     Run(Box<run::RunArguments>),
     /// What agent clients call before and after each of their calls.
-    Hook(hook::HookArguments),
+    Hook(hook::ClientHookArguments),
     /// Serve an agent client over MCP: what it calls is proposed, approved and run on this machine.
     Mcp(Box<mcp::McpArguments>),
 

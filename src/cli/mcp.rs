@@ -1,5 +1,6 @@
 //! `pvp mcp`: joins a session for an agent client that speaks MCP on standard input and output.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -17,9 +18,20 @@ pub(crate) struct McpArguments {
     link: AgentLinkArguments,
     #[command(flatten)]
     executor: ExecutorArguments,
+    /// Serve with the tools of the agent whose client this program was started by, which `pvp run`
+    /// started
+    #[arg(long, value_name = "DIR", hide = true, conflicts_with_all = ["link", "link_file"])]
+    relay: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &McpArguments) -> anyhow::Result<ExitCode> {
+    if let Some(directory) = &arguments.relay {
+        let runtime = super::runtime()?;
+        let relayed = runtime.block_on(mcp::relay_stdio(directory));
+        runtime.shutdown_background();
+        relayed?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if arguments.link.link.as_deref() == Some("-") {
         bail!("standard input belongs to the client; give the link with --link-file or PVP_LINK");
     }

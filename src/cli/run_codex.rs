@@ -49,10 +49,7 @@ pub(super) fn run(
     if let CodexPlan::Exec(plan) = &mut plan {
         enter_directory(plan)?;
     }
-    let here = super::current_directory()?;
-    if let Some(file) = rules::find_rules(rules::codex_home().as_deref(), &here) {
-        bail!("{}", rules::refusal(&file));
-    }
+    check_rules()?;
     let supervision = arguments.find(CLIENT, version()?)?;
     let files = &supervision.files;
     files
@@ -315,6 +312,59 @@ fn read_prompt() -> anyhow::Result<String> {
 fn write_answer(path: &Path, answer: &str) -> anyhow::Result<()> {
     let shown = path.display();
     std::fs::write(path, answer).with_context(|| format!("writing the answer to {shown}"))
+}
+
+/// Codex without a screen, for `pvp agent --client codex`.
+pub(super) struct DrivenCodex {
+    program: OsString,
+    plan: ExecPlan,
+}
+
+impl DrivenCodex {
+    /// Takes the flags of `codex exec`.
+    pub(super) fn plan(program: &OsStr, words: &[OsString]) -> anyhow::Result<Self> {
+        let mut all = vec![OsString::from("exec")];
+        all.extend(words.iter().cloned());
+        let plan = match plan_codex(&all)? {
+            CodexPlan::Exec(plan) => plan,
+            CodexPlan::Screen(_) => bail!("give only the flags of `codex exec`"),
+        };
+        if plan.prompt.is_some() || plan.directory.is_some() || plan.last_message.is_some() {
+            bail!("people prompt Codex in the session; leave out the prompt, `-C` and `-o`");
+        }
+        check_rules()?;
+        let program = program.to_owned();
+        Ok(Self { program, plan })
+    }
+
+    pub(super) fn start(self, supervisor: &Supervisor) -> anyhow::Result<HeadlessClient> {
+        let client = supervisor.client();
+        let command = AppServerCommand {
+            program: self.program.clone(),
+            settings: self.plan.settings,
+            directory: client.workspace.clone(),
+            without_variables: OWN_VARIABLES.map(str::to_owned).to_vec(),
+        };
+        let settings = ThreadSettings {
+            model: self.plan.model,
+            sandbox: self.plan.sandbox,
+        };
+        let version = client.version.clone();
+        let started = start_headless(supervisor.clone(), version, &command, settings);
+        let shown = one_line(&self.program.to_string_lossy());
+        Ok(started
+            .with_context(|| format!("cannot start `{shown}`"))?
+            .client)
+    }
+}
+
+/// Refuses to start Codex where rules let it run commands unasked.
+fn check_rules() -> anyhow::Result<()> {
+    let here = super::current_directory()?;
+    match rules::find_rules(rules::codex_home().as_deref(), &here) {
+        Some(file) => bail!("{}", rules::refusal(&file)),
+        None => Ok(()),
+    }
 }
 
 /// The client in the middle of its first turn, and how that turn ends.

@@ -10,8 +10,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod acp;
 mod background;
 mod binary_output;
+mod claude_control;
 mod codex;
 mod commit_decisions;
 mod executor_alone;
