@@ -15,6 +15,7 @@ mod acp_editor;
 mod background;
 mod binary_output;
 mod claude_control;
+mod codex;
 mod commit_decisions;
 mod executor_alone;
 mod file_tools;
