@@ -235,9 +235,6 @@ fn add_settings(settings: &mut Map<String, Value>, hook: &HookProgram) -> Result
         let entry = hook_entry(event, &hook.command(HookClient::Gemini, None));
         push(&mut settings["hooks"][event], entry);
     }
-    for tool in REPLACED_TOOLS {
-        push(&mut settings["tools"]["exclude"], tool.into());
-    }
     Ok(())
 }
 

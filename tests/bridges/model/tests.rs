@@ -66,7 +66,11 @@ async fn what_is_beside_the_conversation_uses_up_no_turn() {
     assert_eq!(answer["stop_reason"], "tool_use");
     let requests = model.requests();
     let conversations = requests.iter().map(|request| &request.conversation);
-    let expected = [&Conversation::Side, &Conversation::Side, &Conversation::Main];
+    let expected = [
+        &Conversation::Side,
+        &Conversation::Side,
+        &Conversation::Main,
+    ];
     assert!(conversations.eq(expected));
     assert_eq!(requests[1].dialect, Dialect::Other);
 }
@@ -83,7 +87,10 @@ async fn a_subagent_follows_the_script_in_its_prompt() {
 
 #[tokio::test]
 async fn a_call_can_use_what_the_call_before_returned() {
-    let wait = Turn::call("wait", json!({ "targets": ["RESULT:/agent_id"], "other": "RESULT:/x" }));
+    let wait = Turn::call(
+        "wait",
+        json!({ "targets": ["RESULT:/agent_id"], "other": "RESULT:/x" }),
+    );
     let model = ScriptedModel::start(vec![Turn::call("spawn", json!({})), wait]).await;
     let input = json!([
         { "type": "function_call", "call_id": "call_main_0_0", "name": "spawn", "arguments": "{}" },
@@ -109,7 +116,11 @@ async fn every_dialect_is_spoken_whole_and_as_a_stream() {
         (MESSAGES, messages(said), Dialect::AnthropicMessages),
         ("/v1/responses", responses, Dialect::OpenAiResponses),
         ("/v1/chat/completions", chat, Dialect::OpenAiChat),
-        ("/v1beta/models/m:generateContent", gemini.clone(), Dialect::Gemini),
+        (
+            "/v1beta/models/m:generateContent",
+            gemini.clone(),
+            Dialect::Gemini,
+        ),
     ];
     let model = ScriptedModel::start(script()).await;
     for (path, mut body, dialect) in cases {
