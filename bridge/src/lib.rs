@@ -5,6 +5,7 @@
 //! [`supervisor`] has it decided, and one module for each protocol that clients speak stands
 //! between the two.
 
+pub mod acp;
 pub mod bound_call;
 pub mod claude_control;
 pub mod client_files;

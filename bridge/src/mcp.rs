@@ -146,7 +146,9 @@ impl McpServer {
                 ),
             );
         };
-        let followed = FollowedCall::new(&self.agent, context, self.options.progress_interval);
+        let interval = self.options.progress_interval;
+        let closed = self.closed.clone();
+        let followed = FollowedCall::new(&self.agent, context, interval, closed);
         if name == tools::APPROVE {
             let approvals = self.approvals.get_or_init(|| self.new_approvals(&followed));
             return approval_result(&approvals.answer(&followed, &arguments).await);
@@ -205,14 +207,8 @@ impl rmcp::ServerHandler for McpServer {
         if let Some(problem) = self.tools.unknown(name) {
             return Err(ErrorData::invalid_params(problem, None));
         }
-        let mut closed = self.closed.clone();
         let arguments = request.arguments.unwrap_or_default();
-        let result = tokio::select! {
-            result = self.call(name, arguments, context) => result,
-            // Nobody reads the result, and leaving the session withdraws and stops everything.
-            _ = closed.wait_for(|closed| *closed) => failure(name, followed_call::CANCELLED),
-        };
-        Ok(result.into())
+        Ok(self.call(name, arguments, context).await.into())
     }
 }
 

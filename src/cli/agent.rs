@@ -12,7 +12,9 @@ use pvp_agent::brain::provider::{Dialect, Provider, ThinkingMode};
 use pvp_agent::brain::{self, Brain, ScriptedBrain};
 use pvp_agent::turn_loop::{AgentEvent, AgentOptions, ExitWhen, run_turn_loop};
 use pvp_bridge::headless::DriveUntil;
+use pvp_client::Link;
 
+use super::agent_client::AcpClient;
 use super::agent_flags::{
     AgentLinkArguments, ExecutorArguments, no_trials_notice, until_shutdown, wait_until_left,
 };
@@ -37,9 +39,19 @@ pub(crate) struct AgentArguments {
         value_name = "CLIENT",
         num_args = 1..,
         allow_hyphen_values = true,
-        conflicts_with_all = ["brain", "script", "model"]
+        conflicts_with_all = ["acp", "brain", "script", "model"]
     )]
     client: Vec<OsString>,
+    /// In place of a model: start this agent, which speaks the Agent Client Protocol, and let people
+    /// prompt it. The rest of the line is its command
+    #[arg(
+        long,
+        value_name = "CMD",
+        num_args = 1..,
+        allow_hyphen_values = true,
+        conflicts_with_all = ["brain", "script", "model"]
+    )]
+    acp: Option<Vec<OsString>>,
     /// Exit when the script ends or the first prompt has been answered
     #[arg(long)]
     once: bool,
@@ -101,6 +113,9 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
         agent_client::run(link, &arguments.link, program, words, until)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(command) = &arguments.acp {
+        return run_acp(arguments, link, command);
+    }
     let brain = arguments.brain.build_brain()?;
     let agent_options = AgentOptions {
         instructions: arguments.brain.read_instructions()?,
@@ -129,6 +144,30 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
         }
         run_until_stopped(agent, brain, agent_options).await
     })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lets people prompt an agent that speaks ACP.
+fn run_acp(
+    arguments: &AgentArguments,
+    link: Link,
+    command: &[OsString],
+) -> anyhow::Result<ExitCode> {
+    let until = match arguments.once {
+        true => DriveUntil::FirstTurnEnds,
+        false => DriveUntil::SessionEnds,
+    };
+    let client = AcpClient {
+        command,
+        link_arguments: &arguments.link,
+        executor: &arguments.executor,
+        quiet: arguments.quiet,
+    };
+    let runtime = super::runtime()?;
+    let ended = runtime.block_on(client.run(link, until));
+    // What the agent left behind is not waited for.
+    runtime.shutdown_background();
+    ended?;
     Ok(ExitCode::SUCCESS)
 }
 

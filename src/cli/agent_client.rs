@@ -2,11 +2,14 @@
 //! and its calls go through the gates.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use pvp_agent::agent::InterruptAnswers;
 use pvp_agent::proposer::PersonRequest;
+use pvp_bridge::acp::AcpAgent;
 use pvp_bridge::claude_control;
 use pvp_bridge::client_files::IdentityLock;
 use pvp_bridge::headless::{DriveEnd, DriveUntil, HeadlessClient, drive};
@@ -18,7 +21,7 @@ use pvp_protocol::{ParticipantKind, Role};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::agent_flags::{AgentLinkArguments, until_shutdown};
+use super::agent_flags::{AgentLinkArguments, ExecutorArguments, until_shutdown, wait_until_left};
 use super::run::{client_of, client_version};
 use super::{print_line, print_warning, supervision};
 
@@ -152,6 +155,60 @@ pub(super) fn without_links(mut command: Command) -> Command {
     }
     command
 }
+
+/// An agent that speaks ACP, as the flags describe it.
+pub(super) struct AcpClient<'a> {
+    pub(super) command: &'a [OsString],
+    pub(super) link_arguments: &'a AgentLinkArguments,
+    pub(super) executor: &'a ExecutorArguments,
+    pub(super) quiet: bool,
+}
+
+impl AcpClient<'_> {
+    /// Starts it, joins the session, and lets people prompt it.
+    pub(super) async fn run(&self, link: Link, until: DriveUntil) -> anyhow::Result<()> {
+        let workspace = self.executor.workspace()?;
+        let acp_agent = AcpAgent::start(self.command, &workspace).await?;
+        let name = self
+            .command
+            .first()
+            .map(Path::new)
+            .and_then(Path::file_name);
+        let name = name.map(|name| name.to_string_lossy().into_owned());
+        let client = SupervisedClient {
+            name: name.unwrap_or_else(|| "acp".to_owned()),
+            version: acp_agent.version(),
+            workspace,
+            degree: Degree::Held,
+            takes_edits: false,
+        };
+        let answers = InterruptAnswers::ByReader;
+        let executor = self
+            .executor
+            .join_answering(link, self.link_arguments, answers);
+        let mut agent = executor.await?;
+        let (supervisor, requests) = Supervisor::over_agent(&mut agent, client);
+        if !self.quiet {
+            print_joined(&supervisor)?;
+            print_line(ACP_NOTICE)?;
+        }
+        let joined = JoinedClient {
+            supervisor,
+            requests,
+            // The journal of the executor is locked.
+            identity: None,
+        };
+        let (agent, over) = (Arc::new(agent), joined.supervisor.stopped());
+        let start = async |supervisor: &Supervisor| acp_agent.open(supervisor, agent).await;
+        let ended = joined.run(start, until).await;
+        wait_until_left(over).await;
+        ended
+    }
+}
+
+/// What whoever starts such an agent must know.
+const ACP_NOTICE: &str =
+    "people decide about what the agent asks; what it does without asking is recorded afterwards";
 
 /// Says who the client is, before it starts.
 pub(super) fn print_joined(supervisor: &Supervisor) -> anyhow::Result<()> {

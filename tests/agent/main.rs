@@ -10,6 +10,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod acp;
 mod background;
 mod binary_output;
 mod claude_control;

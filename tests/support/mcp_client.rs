@@ -38,10 +38,16 @@ impl McpClient {
     pub async fn start_at(cli: CliEnv, server: &TestServer, session: &str, flags: &[&str]) -> Self {
         let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
         let link = server.link(&user, Some(session));
+        let process = spawn(&cli, &link, flags);
+        Self::over(cli, process, user.participant).await
+    }
+
+    /// Initializes a server that was started elsewhere.
+    pub async fn over(cli: CliEnv, process: CliProcess, participant: String) -> Self {
         let mut client = Self {
-            process: spawn(&cli, &link, flags),
+            process,
             cli,
-            participant: user.participant,
+            participant,
             welcome: Value::Null,
             next_id: 1,
             unread: Vec::new(),

@@ -12,6 +12,7 @@
     reason = "whatever is not as expected ends the test"
 )]
 
+pub mod acp_agent;
 pub mod agent_process;
 pub mod audit;
 pub mod cli;

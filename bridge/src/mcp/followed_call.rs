@@ -5,6 +5,7 @@ use std::time::Duration;
 use pvp_agent::agent::Agent;
 use pvp_protocol::MessageId;
 use rmcp::service::{RequestContext, RoleServer};
+use tokio::sync::watch;
 
 use super::progress::{GateWatch, ProgressReporter};
 
@@ -18,6 +19,8 @@ pub(super) struct FollowedCall<'a> {
     pub(super) agent: &'a Agent,
     context: RequestContext<RoleServer>,
     progress: ProgressReporter,
+    /// Becomes true when the client has closed its side.
+    closed: watch::Receiver<bool>,
 }
 
 impl<'a> FollowedCall<'a> {
@@ -25,6 +28,7 @@ impl<'a> FollowedCall<'a> {
         agent: &'a Agent,
         context: RequestContext<RoleServer>,
         progress_interval: Duration,
+        closed: watch::Receiver<bool>,
     ) -> Self {
         let token = context.meta.get_progress_token();
         let progress = ProgressReporter::new(token, context.peer.clone(), progress_interval);
@@ -32,6 +36,7 @@ impl<'a> FollowedCall<'a> {
             agent,
             context,
             progress,
+            closed,
         }
     }
 
@@ -62,12 +67,21 @@ impl<'a> FollowedCall<'a> {
     ) -> Option<T> {
         tokio::select! {
             result = self.progress.during(work, gate, "running") => Some(result),
-            () = self.context.ct.cancelled() => {
+            () = self.given_up() => {
                 if let Some(proposal) = proposal {
                     self.withdraw(proposal).await;
                 }
                 None
             }
+        }
+    }
+
+    /// Waits until the client wants no answer any more.
+    async fn given_up(&self) {
+        let mut closed = self.closed.clone();
+        tokio::select! {
+            () = self.context.ct.cancelled() => {}
+            _ = closed.wait_for(|closed| *closed) => {}
         }
     }
 
