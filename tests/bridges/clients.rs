@@ -107,8 +107,8 @@ pub enum Several {
 pub enum Edits {
     /// It runs as edited.
     Run,
-    /// The session refuses the edit, because the client could not be given it.
-    Refused,
+    /// It does not run, and the model is told to ask for the edited one.
+    AskedAgain,
 }
 
 /// Where a client is started.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::clients::{Client, LaunchPlace};
-use crate::model::{ScriptedModel, Turn};
+use crate::model::{ModelRequest, ScriptedModel, Turn};
 use crate::process::ClientProcess;
 use crate::support::cli::CliEnv;
 use crate::support::session::result_of;
@@ -186,7 +186,9 @@ impl Drop for Stage {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let printed = self.process.output();
-            let told = self.model.last_request_text();
+            let requests = self.model.requests();
+            let told: Vec<_> = requests.iter().map(request_summary).collect();
+            let told = told.join("\n");
             let recorded: Vec<_> = self.ann.received.iter().map(summary).collect();
             let recorded = recorded.join("\n");
             let said = format!(
@@ -195,6 +197,15 @@ impl Drop for Stage {
             let _ = writeln!(std::io::stderr(), "{said}\n---");
         }
     }
+}
+
+fn request_summary(request: &ModelRequest) -> String {
+    let (conversation, answer) = (&request.conversation, &request.answer);
+    let last = request.history.last();
+    format!(
+        "{conversation:?} {}: {last:?} -> {answer:?}",
+        request.target
+    )
 }
 
 fn summary(message: &Value) -> String {

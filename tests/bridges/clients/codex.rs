@@ -18,7 +18,7 @@ pub const CODEX: Client = Client {
     server_away: ServerAway::Waits,
     asker: Asker::Bridge,
     several: Several::SideBySide,
-    edits: Edits::Refused,
+    edits: Edits::AskedAgain,
     launch,
     shell: |line| ToolCall::new("exec_command", json!({ "cmd": line })),
     // It has no tool that reads.

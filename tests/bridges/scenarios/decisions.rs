@@ -92,7 +92,11 @@ pub async fn reject(client: &'static Client) {
 }
 
 pub async fn edit(client: &'static Client) {
-    let script = commands(client, &["touch original"]);
+    let lines: &[&str] = match client.edits {
+        Edits::Run => &["touch original"],
+        Edits::AskedAgain => &["touch original", "touch edited"],
+    };
+    let script = commands(client, lines);
     let mut stage = Stage::start(client, Setting::default(), |_| script).await;
     let mut bob = stage.join_bob().await;
     let call = stage.next_gate().await;
@@ -102,22 +106,24 @@ pub async fn edit(client: &'static Client) {
         "gate": call.gate, "arguments": arguments, "digest": digest(&stage.ann, &call),
         "reason": "a better name",
     });
-    let id = stage.ann.send("gate.amend", amend).await;
+    stage.ann.send_and_ack("gate.amend", amend).await;
+    approve_edit(&mut bob, &call.gate).await;
+    let result = stage.result(&call).await;
     match client.edits {
-        Edits::Run => {
-            stage.ann.expect_ack(&id).await;
-            approve_edit(&mut bob, &call.gate).await;
-            let result = stage.result(&call).await;
-            assert_eq!(result["result"]["exitCode"], 0, "{result}");
-        }
-        Edits::Refused => {
-            stage.ann.expect_refusal(&id).await;
-            stage.reject(&call, "a better name").await;
+        Edits::Run => assert_eq!(result["result"]["exitCode"], 0, "{result}"),
+        Edits::AskedAgain => {
+            assert_eq!(result["outcome"], "not_run", "{result}");
+            stage.model_reads("touch edited").await;
+            let call = stage.next_gate().await;
+            assert_eq!(call.line, "touch edited");
+            assert!(!stage.exists("edited"));
+            stage.approve(&call).await;
+            stage.result(&call).await;
         }
     }
     stage.client_ends().await;
     assert!(!stage.exists("original"));
-    assert_eq!(stage.exists("edited"), client.edits == Edits::Run);
+    assert!(stage.exists("edited"));
 }
 
 /// The digest of what waits, as the person has seen it.
