@@ -100,6 +100,7 @@ pub async fn drive(
                 Some(ClientEvent::TurnEnded(finish)) => {
                     driver.end_turn(finish).await;
                     if until == DriveUntil::FirstTurnEnds {
+                        driver.acknowledge_unread(&mut requests).await;
                         return DriveEnd::Answered;
                     }
                     driver.begin_next_turn().await;
@@ -202,6 +203,15 @@ impl Driver<'_> {
                 self.instruct(ClientInstruction::Interrupt).await;
             }
             None => self.acknowledge(&id, urgency).await,
+        }
+    }
+
+    /// Acknowledges the interrupts that the end of the turn has overtaken.
+    async fn acknowledge_unread(&self, requests: &mut mpsc::Receiver<PersonRequest>) {
+        while let Ok(request) = requests.try_recv() {
+            if let PersonRequestKind::Interrupt(interrupt) = &request.kind {
+                self.acknowledge(&request.id, interrupt.urgency).await;
+            }
         }
     }
 

@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 
 use super::agent_flags::{AgentLinkArguments, ExecutorArguments, until_shutdown, wait_until_left};
 use super::run::{client_of, client_version};
+use super::run_codex::DrivenCodex;
 use super::{print_line, print_warning, supervision};
 
 /// How long leaving the session may take once the client has ended.
@@ -129,8 +130,12 @@ pub(super) fn run(
     let runtime = super::runtime()?;
     let ended = runtime.block_on(async {
         let command = match known {
-            HookClient::Claude => claude_control::command(program, words)?,
-            HookClient::Codex | HookClient::OpenCode | HookClient::Gemini | HookClient::Copilot => {
+            HookClient::Claude => {
+                let command = claude_control::command(program, words)?;
+                DrivenClient::Claude(without_links(command))
+            }
+            HookClient::Codex => DrivenClient::Codex(DrivenCodex::plan(program, words)?),
+            HookClient::OpenCode | HookClient::Gemini | HookClient::Copilot => {
                 bail!(
                     "{0} is not driven so; `pvp agent --acp` drives an agent that speaks ACP",
                     known.name()
@@ -139,13 +144,22 @@ pub(super) fn run(
         };
         let joined = JoinedClient::join(link, arguments, client).await?;
         print_joined(&joined.supervisor)?;
-        let start = async |supervisor: &Supervisor| {
-            claude_control::start(supervisor.clone(), without_links(command)).await
+        let start = async |supervisor: &Supervisor| match command {
+            DrivenClient::Claude(command) => {
+                claude_control::start(supervisor.clone(), command).await
+            }
+            DrivenClient::Codex(codex) => codex.start(supervisor),
         };
         joined.run(start, until).await
     });
     runtime.shutdown_background();
     ended
+}
+
+/// How a client without a screen is started.
+enum DrivenClient {
+    Claude(Command),
+    Codex(DrivenCodex),
 }
 
 /// Takes from a client what would let it speak for the people and agents of this machine.

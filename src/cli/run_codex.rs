@@ -45,13 +45,11 @@ pub(super) fn run(
     version: impl FnOnce() -> anyhow::Result<Option<String>>,
 ) -> anyhow::Result<ExitCode> {
     let mut plan = plan_codex(client_arguments)?;
+    let program = &absolute_program(program)?;
     if let CodexPlan::Exec(plan) = &mut plan {
         enter_directory(plan)?;
     }
-    let here = super::current_directory()?;
-    if let Some(file) = rules::find_rules(rules::codex_home().as_deref(), &here) {
-        bail!("{}", rules::refusal(&file));
-    }
+    check_rules()?;
     let supervision = arguments.find(CLIENT, version()?)?;
     let files = &supervision.files;
     files
@@ -84,8 +82,21 @@ pub(super) fn run(
     code
 }
 
+/// A program that is named by its path, from wherever it is started.
+fn absolute_program(program: &OsStr) -> anyhow::Result<OsString> {
+    match Path::new(program).components().count() {
+        0 | 1 => Ok(program.to_owned()),
+        _ => Ok(std::path::absolute(program)
+            .context("finding the client")?
+            .into()),
+    }
+}
+
 /// The directory that `codex exec -C` names is the one that is supervised.
-fn enter_directory(plan: &ExecPlan) -> anyhow::Result<()> {
+fn enter_directory(plan: &mut ExecPlan) -> anyhow::Result<()> {
+    if let Some(path) = &mut plan.last_message {
+        *path = std::path::absolute(&*path).context("finding where the answer goes")?;
+    }
     if let Some(directory) = &plan.directory {
         let shown = directory.display();
         std::env::set_current_dir(directory).with_context(|| format!("cannot work in {shown}"))?;
@@ -303,7 +314,60 @@ fn write_answer(path: &Path, answer: &str) -> anyhow::Result<()> {
     std::fs::write(path, answer).with_context(|| format!("writing the answer to {shown}"))
 }
 
-/// The client, and how its first turn ends.
+/// Codex without a screen, for `pvp agent --client codex`.
+pub(super) struct DrivenCodex {
+    program: OsString,
+    plan: ExecPlan,
+}
+
+impl DrivenCodex {
+    /// Takes the flags of `codex exec`.
+    pub(super) fn plan(program: &OsStr, words: &[OsString]) -> anyhow::Result<Self> {
+        let mut all = vec![OsString::from("exec")];
+        all.extend(words.iter().cloned());
+        let plan = match plan_codex(&all)? {
+            CodexPlan::Exec(plan) => plan,
+            CodexPlan::Screen(_) => bail!("give only the flags of `codex exec`"),
+        };
+        if plan.prompt.is_some() || plan.directory.is_some() || plan.last_message.is_some() {
+            bail!("people prompt Codex in the session; leave out the prompt, `-C` and `-o`");
+        }
+        check_rules()?;
+        let program = program.to_owned();
+        Ok(Self { program, plan })
+    }
+
+    pub(super) fn start(self, supervisor: &Supervisor) -> anyhow::Result<HeadlessClient> {
+        let client = supervisor.client();
+        let command = AppServerCommand {
+            program: self.program.clone(),
+            settings: self.plan.settings,
+            directory: client.workspace.clone(),
+            without_variables: OWN_VARIABLES.map(str::to_owned).to_vec(),
+        };
+        let settings = ThreadSettings {
+            model: self.plan.model,
+            sandbox: self.plan.sandbox,
+        };
+        let version = client.version.clone();
+        let started = start_headless(supervisor.clone(), version, &command, settings);
+        let shown = one_line(&self.program.to_string_lossy());
+        Ok(started
+            .with_context(|| format!("cannot start `{shown}`"))?
+            .client)
+    }
+}
+
+/// Refuses to start Codex where rules let it run commands unasked.
+fn check_rules() -> anyhow::Result<()> {
+    let here = super::current_directory()?;
+    match rules::find_rules(rules::codex_home().as_deref(), &here) {
+        Some(file) => bail!("{}", rules::refusal(&file)),
+        None => Ok(()),
+    }
+}
+
+/// The client in the middle of its first turn, and how that turn ends.
 fn watch_finish(
     client: HeadlessClient,
 ) -> (HeadlessClient, tokio::sync::oneshot::Receiver<FinishReason>) {
@@ -312,8 +376,15 @@ fn watch_finish(
     let mut watched = client.events;
     tokio::spawn(async move {
         let mut sender = Some(sender);
+        // A turn is going on although nothing was said yet, so that an interrupt ends it.
+        let begun = ClientEvent::Thinking(String::new());
+        if passed.send(begun).await.is_err() {
+            return;
+        }
         while let Some(event) = watched.recv().await {
-            if let (ClientEvent::TurnEnded(finish), Some(sender)) = (&event, sender.take()) {
+            if let ClientEvent::TurnEnded(finish) = &event
+                && let Some(sender) = sender.take()
+            {
                 let _ = sender.send(*finish);
             }
             if passed.send(event).await.is_err() {

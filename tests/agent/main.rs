@@ -14,6 +14,7 @@ mod acp;
 mod background;
 mod binary_output;
 mod claude_control;
+mod codex;
 mod commit_decisions;
 mod executor_alone;
 mod file_tools;

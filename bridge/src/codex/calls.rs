@@ -424,7 +424,7 @@ mod tests {
         let add = json!({ "path": "/w/a", "kind": { "type": "add" }, "diff": "one\n" });
         let item = object(json!({ "changes": [add.clone()] }));
         let asked = file_change(&item, &place()).unwrap();
-        assert_eq!(asked.call.tool_name, "write_file");
+        assert_eq!(asked.call.tool_name, "file_write");
         assert_eq!(
             Value::Object(asked.call.arguments),
             json!({ "path": "a", "content": "one\n" })

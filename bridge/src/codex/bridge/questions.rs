@@ -250,6 +250,10 @@ impl Bridge {
         if question.kind == QuestionKind::Command {
             params.insert("availableDecisions".to_owned(), json!(["accept", "cancel"]));
         }
+        // How long it has waited is out of date at once.
+        let waits_for = waits_for
+            .rsplit_once(", ")
+            .map_or(waits_for, |(what, _)| what);
         let said = text(&params, "reason");
         let reason = format!(
             "{said}{}PVP: {waits_for}; your answer is your vote",
