@@ -37,6 +37,10 @@ pub struct Client {
     pub route: &'static str,
     /// The degree that its cards say.
     pub degree: &'static str,
+    /// Tools of its own that the model must not be offered.
+    pub removed_tools: &'static [&'static str],
+    /// What becomes of a call that waits when the server goes away.
+    pub server_away: ServerAway,
     /// What asks us, and dies if it is killed in the middle of a question.
     pub asker: Asker,
     /// How it asks about the calls of one answer.
@@ -47,6 +51,8 @@ pub struct Client {
     pub launch: fn(&LaunchPlace) -> Launch,
     pub shell: fn(&str) -> ToolCall,
     pub read: fn(&Path) -> ToolCall,
+    /// What happens when it wants to read outside its directory.
+    pub reads_elsewhere: ReadsElsewhere,
     pub write: fn(&Path, &str) -> ToolCall,
     /// The path, the text that is there, and the text that takes its place.
     pub edit: fn(&Path, &str, &str) -> ToolCall,
@@ -69,6 +75,24 @@ pub enum Asker {
     Bridge,
 }
 
+/// What becomes of a call that waits when the server goes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerAway {
+    /// It is denied after a while.
+    Denied,
+    /// It waits until the server is back, and is decided then.
+    Waits,
+}
+
+/// What happens to a read outside the directory of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadsElsewhere {
+    /// People are asked.
+    Asked,
+    /// The client refuses it by itself.
+    Refused,
+}
+
 /// How a client asks about several calls that the model makes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Several {
@@ -83,8 +107,8 @@ pub enum Several {
 pub enum Edits {
     /// It runs as edited.
     Run,
-    /// The session refuses the edit, because the client could not be given it.
-    Refused,
+    /// It does not run, and the model is told to ask for the edited one.
+    AskedAgain,
 }
 
 /// Where a client is started.

@@ -165,8 +165,9 @@ async fn play(client: &'static Client, scenario: Scenario) -> Result<(), String>
     let _slot = SLOTS.acquire().await.unwrap();
     let begun = std::time::Instant::now();
     let playing = tokio::spawn(async move {
+        let mut playing = Box::pin(scenario.play(client));
         tokio::select! {
-            () = scenario.play(client) => {}
+            () = &mut playing => {}
             // The panic has the stage print what has happened on it.
             () = tokio::time::sleep(TIME_LIMIT) => panic!("it did not end within {TIME_LIMIT:?}"),
         }

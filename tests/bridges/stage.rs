@@ -6,19 +6,22 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::clients::{Client, LaunchPlace};
-use crate::model::{ScriptedModel, Turn};
+use crate::model::{ModelRequest, ScriptedModel, Turn};
 use crate::process::ClientProcess;
 use crate::support::cli::CliEnv;
-use crate::support::session::{create_session_on, result_of};
-use crate::support::{TestClient, TestServer};
+use crate::support::session::result_of;
+use crate::support::{TestClient, TestServer, TestUser};
 
 /// The session that clients are supervised in.
 const SESSION: &str = "owl";
 
 pub struct Stage {
     pub server: TestServer,
+    /// The server after it was killed and started again.
+    restarted: Option<TestServer>,
     /// A person with every role.
     pub ann: TestClient,
+    ann_user: TestUser,
     pub model: ScriptedModel,
     pub process: ClientProcess,
     /// Who the client is in the session.
@@ -57,7 +60,11 @@ impl Stage {
         for (name, value) in setting.config.as_object().into_iter().flatten() {
             config[name] = value.clone();
         }
-        let (server, ann) = create_session_on(TestServer::start(&[]).await, config).await;
+        config["gate_timeout_seconds"] = 0.into();
+        let server = TestServer::start(&[]).await;
+        server.create_session(SESSION, config).await;
+        let ann_user = server.invite("ann", &["driver", "approver", "admin"], &[]);
+        let ann = server.join(SESSION, &ann_user).await;
         let cli = CliEnv::new();
         for (name, content) in setting.files {
             std::fs::write(cli.workdir().join(name), content).unwrap();
@@ -74,7 +81,9 @@ impl Stage {
         let process = ClientProcess::start(client, cli, &place, &link);
         Self {
             server,
+            restarted: None,
             ann,
+            ann_user,
             model,
             process,
             agent: user.participant,
@@ -105,6 +114,13 @@ impl Stage {
     pub async fn join_bob(&self) -> TestClient {
         let bob = self.server.invite("bob", &["approver"], &[]);
         self.server.join(SESSION, &bob).await
+    }
+
+    /// Starts the server again where it was, and has ann come back.
+    pub async fn restart_server(&mut self) {
+        let (data, address) = (self.server.data.clone(), self.server.address.clone());
+        self.restarted = Some(TestServer::start_on(&data, &address, &[]).await);
+        self.ann = self.server.join(SESSION, &self.ann_user).await;
     }
 
     /// Waits for the next call that needs a decision.
@@ -170,7 +186,9 @@ impl Drop for Stage {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let printed = self.process.output();
-            let told = self.model.last_request_text();
+            let requests = self.model.requests();
+            let told: Vec<_> = requests.iter().map(request_summary).collect();
+            let told = told.join("\n");
             let recorded: Vec<_> = self.ann.received.iter().map(summary).collect();
             let recorded = recorded.join("\n");
             let said = format!(
@@ -179,6 +197,15 @@ impl Drop for Stage {
             let _ = writeln!(std::io::stderr(), "{said}\n---");
         }
     }
+}
+
+fn request_summary(request: &ModelRequest) -> String {
+    let (conversation, answer) = (&request.conversation, &request.answer);
+    let last = request.history.last();
+    format!(
+        "{conversation:?} {}: {last:?} -> {answer:?}",
+        request.target
+    )
 }
 
 fn summary(message: &Value) -> String {

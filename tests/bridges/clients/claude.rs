@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::{Asker, Client, Edits, Launch, LaunchPlace, PROMPT, Several, subagent_prompt, text};
+use super::{
+    Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
+    subagent_prompt, text,
+};
 use crate::model::{ToolCall, Turn};
 
 pub const CLAUDE: Client = Client {
@@ -11,12 +14,15 @@ pub const CLAUDE: Client = Client {
     package: "@anthropic-ai/claude-code",
     route: "hooks",
     degree: "hooked",
+    removed_tools: &[],
+    server_away: ServerAway::Denied,
     asker: Asker::Hook,
     several: Several::InTurn,
     edits: Edits::Run,
     launch,
     shell: |line| ToolCall::new("Bash", json!({ "command": line })),
     read: |path| ToolCall::new("Read", json!({ "file_path": text(path) })),
+    reads_elsewhere: ReadsElsewhere::Asked,
     write: |path, content| {
         let arguments = json!({ "file_path": text(path), "content": content });
         ToolCall::new("Write", arguments)

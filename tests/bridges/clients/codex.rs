@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::{Asker, Client, Edits, Launch, LaunchPlace, PROMPT, Several, subagent_prompt, text};
+use super::{
+    Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
+    subagent_prompt, text,
+};
 use crate::model::{ToolCall, Turn};
 
 pub const CODEX: Client = Client {
@@ -11,9 +14,11 @@ pub const CODEX: Client = Client {
     package: "@openai/codex",
     route: "app-server",
     degree: "held",
+    removed_tools: &[],
+    server_away: ServerAway::Waits,
     asker: Asker::Bridge,
     several: Several::SideBySide,
-    edits: Edits::Refused,
+    edits: Edits::AskedAgain,
     launch,
     shell: |line| ToolCall::new("exec_command", json!({ "cmd": line })),
     // It has no tool that reads.
@@ -23,6 +28,7 @@ pub const CODEX: Client = Client {
             json!({ "cmd": format!("cat {}", text(path)) }),
         )
     },
+    reads_elsewhere: ReadsElsewhere::Asked,
     write: |path, content| {
         let lines = prefixed('+', content);
         patch(&format!("*** Add File: {}\n{lines}", name_of(path)))

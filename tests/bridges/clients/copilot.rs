@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::{Asker, Client, Edits, Launch, LaunchPlace, PROMPT, Several, subagent_prompt, text};
+use super::{
+    Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
+    subagent_prompt, text,
+};
 use crate::model::{ToolCall, Turn};
 
 pub const COPILOT: Client = Client {
@@ -11,6 +14,8 @@ pub const COPILOT: Client = Client {
     package: "@github/copilot",
     route: "hooks",
     degree: "hooked",
+    removed_tools: &[],
+    server_away: ServerAway::Denied,
     asker: Asker::Hook,
     several: Several::InTurn,
     edits: Edits::Run,
@@ -20,6 +25,7 @@ pub const COPILOT: Client = Client {
         ToolCall::new("bash", arguments)
     },
     read: |path| ToolCall::new("view", json!({ "path": text(path) })),
+    reads_elsewhere: ReadsElsewhere::Asked,
     write: |path, content| {
         let arguments = json!({ "path": text(path), "file_text": content });
         ToolCall::new("create", arguments)

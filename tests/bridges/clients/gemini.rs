@@ -2,8 +2,12 @@
 
 use serde_json::json;
 
-use super::{Asker, Client, Edits, Launch, LaunchPlace, PROMPT, Several, subagent_prompt, text};
+use super::{
+    Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
+    subagent_prompt, text,
+};
 use crate::model::{ToolCall, Turn};
+use crate::scenarios::Scenario;
 
 pub const GEMINI: Client = Client {
     name: "gemini",
@@ -11,6 +15,8 @@ pub const GEMINI: Client = Client {
     package: "@google/gemini-cli",
     route: "`pvp mcp`, its own tools removed",
     degree: "executed",
+    removed_tools: &["run_shell_command", "write_file", "replace"],
+    server_away: ServerAway::Waits,
     asker: Asker::Bridge,
     several: Several::SideBySide,
     edits: Edits::Run,
@@ -22,6 +28,7 @@ pub const GEMINI: Client = Client {
         )
     },
     read: |path| ToolCall::new("read_file", json!({ "file_path": text(path) })),
+    reads_elsewhere: ReadsElsewhere::Refused,
     write: |path, content| {
         let arguments = json!({ "path": text(path), "content": content, "purpose": "why" });
         ToolCall::new("mcp_pvp_write_file", arguments)
@@ -43,7 +50,10 @@ pub const GEMINI: Client = Client {
         vec![Turn::call("invoke_agent", arguments)]
     },
     names_subagents: true,
-    cannot: &[],
+    cannot: &[(
+        Scenario::McpCall,
+        "Without a screen it can ask nobody about the tools of other MCP servers, so they are taken away.",
+    )],
 };
 
 fn launch(place: &LaunchPlace) -> Launch {

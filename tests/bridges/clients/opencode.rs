@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::{Asker, Client, Edits, Launch, LaunchPlace, PROMPT, Several, subagent_prompt, text};
+use super::{
+    Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
+    subagent_prompt, text,
+};
 use crate::model::{ToolCall, Turn};
 
 pub const OPENCODE: Client = Client {
@@ -11,6 +14,8 @@ pub const OPENCODE: Client = Client {
     package: "opencode-ai",
     route: "plugin",
     degree: "hooked",
+    removed_tools: &[],
+    server_away: ServerAway::Denied,
     asker: Asker::Hook,
     several: Several::SideBySide,
     edits: Edits::Run,
@@ -20,6 +25,7 @@ pub const OPENCODE: Client = Client {
         ToolCall::new("bash", arguments)
     },
     read: |path| ToolCall::new("read", json!({ "filePath": text(path) })),
+    reads_elsewhere: ReadsElsewhere::Asked,
     write: |path, content| {
         let arguments = json!({ "filePath": text(path), "content": content });
         ToolCall::new("write", arguments)

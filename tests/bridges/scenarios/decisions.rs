@@ -21,7 +21,7 @@ pub async fn approve(client: &'static Client) {
     let mut stage = Stage::start(client, Setting::default(), |_| script).await;
     let call = stage.next_gate().await;
     assert_eq!(call.line, lines[0]);
-    assert_is_by(client, &call.payload);
+    assert_is_by(client, &mut stage, &call.payload).await;
     assert!(!stage.exists("made"));
     stage.approve(&call).await;
     let result = stage.result(&call).await;
@@ -44,17 +44,30 @@ pub async fn approve(client: &'static Client) {
 }
 
 /// The card says which client, which version, and how sure it is.
-fn assert_is_by(client: &Client, payload: &Value) {
-    assert_eq!(payload["origin"]["client"], client.name, "{payload}");
-    assert_eq!(payload["origin"]["version"], client.version());
-    let degree = payload["degree"].as_str().unwrap_or("executed");
-    assert_eq!(degree, client.degree);
-    let runs = payload["runs"].as_str().unwrap_or("executor");
-    let expected = match client.degree {
-        "executed" => "executor",
-        _ => "client",
-    };
-    assert_eq!(runs, expected);
+async fn assert_is_by(client: &Client, stage: &mut Stage, payload: &Value) {
+    if client.degree == "executed" {
+        // Our executor speaks for itself; the participant says for whom.
+        let announced = stage.recorded("participant.announce").await;
+        let agent = announced.iter().find(|it| it["id"] == *stage.agent);
+        let metadata = &agent.unwrap()["metadata"];
+        assert_eq!(metadata["client"], client.name, "{metadata}");
+        assert_eq!(metadata["client_version"], client.version());
+        assert_eq!(
+            (&payload["runs"], &payload["degree"]),
+            (&Value::Null, &Value::Null)
+        );
+    } else {
+        assert_eq!(payload["origin"]["client"], client.name, "{payload}");
+        assert_eq!(payload["origin"]["version"], client.version());
+        assert_eq!(payload["runs"], "client");
+        assert_eq!(payload["degree"], client.degree);
+    }
+    let offered = stage.model.tools_offered();
+    let mut removed = client.removed_tools.iter();
+    assert_eq!(
+        removed.find(|tool| offered.iter().any(|it| it == *tool)),
+        None
+    );
 }
 
 fn assert_output(result: &Value, text: &str) {
@@ -79,7 +92,11 @@ pub async fn reject(client: &'static Client) {
 }
 
 pub async fn edit(client: &'static Client) {
-    let script = commands(client, &["touch original"]);
+    let lines: &[&str] = match client.edits {
+        Edits::Run => &["touch original"],
+        Edits::AskedAgain => &["touch original", "touch edited"],
+    };
+    let script = commands(client, lines);
     let mut stage = Stage::start(client, Setting::default(), |_| script).await;
     let mut bob = stage.join_bob().await;
     let call = stage.next_gate().await;
@@ -89,22 +106,24 @@ pub async fn edit(client: &'static Client) {
         "gate": call.gate, "arguments": arguments, "digest": digest(&stage.ann, &call),
         "reason": "a better name",
     });
-    let id = stage.ann.send("gate.amend", amend).await;
+    stage.ann.send_and_ack("gate.amend", amend).await;
+    approve_edit(&mut bob, &call.gate).await;
+    let result = stage.result(&call).await;
     match client.edits {
-        Edits::Run => {
-            stage.ann.expect_ack(&id).await;
-            approve_edit(&mut bob, &call.gate).await;
-            let result = stage.result(&call).await;
-            assert_eq!(result["result"]["exitCode"], 0, "{result}");
-        }
-        Edits::Refused => {
-            stage.ann.expect_refusal(&id).await;
-            stage.reject(&call, "a better name").await;
+        Edits::Run => assert_eq!(result["result"]["exitCode"], 0, "{result}"),
+        Edits::AskedAgain => {
+            assert_eq!(result["outcome"], "not_run", "{result}");
+            stage.model_reads("touch edited").await;
+            let call = stage.next_gate().await;
+            assert_eq!(call.line, "touch edited");
+            assert!(!stage.exists("edited"));
+            stage.approve(&call).await;
+            stage.result(&call).await;
         }
     }
     stage.client_ends().await;
     assert!(!stage.exists("original"));
-    assert_eq!(stage.exists("edited"), client.edits == Edits::Run);
+    assert!(stage.exists("edited"));
 }
 
 /// The digest of what waits, as the person has seen it.

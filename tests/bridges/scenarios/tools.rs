@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::clients::Client;
+use crate::clients::{Client, ReadsElsewhere};
 use crate::model::Turn;
 use crate::stage::{Setting, Stage};
 
@@ -13,7 +13,9 @@ pub async fn read_unasked(client: &'static Client) {
     };
     let mut stage = Stage::start(client, setting, |workspace| {
         let inside = (client.read)(&workspace.join("notes.txt"));
-        let outside = (client.read)(&workspace.parent().unwrap().join("home/client.err"));
+        let elsewhere = workspace.with_file_name("home").join("secret.txt");
+        std::fs::write(&elsewhere, "what nobody else knows\n").unwrap();
+        let outside = (client.read)(&elsewhere);
         vec![
             Turn::Calls(vec![inside]),
             Turn::Calls(vec![outside]),
@@ -22,22 +24,26 @@ pub async fn read_unasked(client: &'static Client) {
     })
     .await;
     stage.model_reads("a note to read").await;
-    let call = stage.next_gate().await;
-    assert!(
-        call.payload.to_string().contains("client.err"),
-        "{}",
-        call.payload
-    );
-    stage.reject(&call, "stay in your directory").await;
+    if client.reads_elsewhere == ReadsElsewhere::Asked {
+        let call = stage.next_gate().await;
+        let shown = call.payload.to_string();
+        assert!(shown.contains("secret.txt"), "{shown}");
+        stage.reject(&call, "stay in your directory").await;
+    }
     stage.client_ends().await;
+    let told = stage.model.last_request_text();
+    assert!(!told.contains("nobody else knows"), "{told}");
     let proposed = stage.recorded("tool.propose").await;
-    assert_eq!(proposed.len(), 2, "{proposed:#?}");
     assert!(
         proposed[0].to_string().contains("notes.txt"),
         "{}",
         proposed[0]
     );
-    assert_eq!(stage.recorded("gate.request").await.len(), 1);
+    let asked = stage.recorded("gate.request").await.len();
+    assert_eq!(
+        asked,
+        usize::from(client.reads_elsewhere == ReadsElsewhere::Asked)
+    );
     let results = stage.recorded("tool.result").await;
     assert_eq!(results.len(), 1, "{results:#?}");
     assert_eq!(results[0]["success"], true, "{}", results[0]);
