@@ -12,11 +12,15 @@ mod completion;
 mod connect;
 mod demo;
 mod doctor;
+mod doctor_client;
 mod exec;
 mod gates;
 mod git;
 mod history;
 mod hook;
+mod hook_identity;
+mod hook_install;
+mod hook_keep;
 mod interrupt;
 mod invite;
 mod join;
@@ -33,6 +37,7 @@ mod program_name;
 mod proposal_handle;
 mod rules;
 mod run;
+mod run_codex;
 mod send;
 mod server;
 mod session;
@@ -72,7 +77,7 @@ pub(crate) enum CliCommand {
     /// Start an agent client that you have, such as claude or codex, under supervision.
     Run(Box<run::RunArguments>),
     /// What agent clients call before and after each of their calls.
-    Hook(hook::HookArguments),
+    Hook(hook::ClientHookArguments),
     /// Serve an agent client over MCP: what it calls is proposed, approved and run on this machine.
     Mcp(Box<mcp::McpArguments>),
     /// Stand between an editor and its agent: the editor starts `pvp acp -- CMD` in place of CMD.

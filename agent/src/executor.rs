@@ -30,8 +30,8 @@ use anyhow::Context;
 use pvp_client::{Connection, ConnectionEvents, View, now};
 use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{
-    ClearedBy, Degree, ExecutorInfo, GateOutcome, GrantTerms, InterruptUrgency, RunningCommand,
-    SessionWelcome, ToolDiscard, ToolExecute, ToolInput, ToolResult,
+    ClearedBy, Degree, ExecutorInfo, GateOutcome, GrantTerms, InterruptUrgency, RunBy,
+    RunningCommand, SessionWelcome, ToolDiscard, ToolExecute, ToolInput, ToolResult,
 };
 use pvp_protocol::{Action, Envelope, MessageId, RunMode, SandboxProfile, Sender, ServerMessage};
 use tokio::sync::{Mutex, Semaphore, mpsc};
@@ -118,6 +118,9 @@ pub struct ExecutorSettings {
     /// Whether commands may be tried in the sandbox, if the session says so and this machine can
     /// count what the sandbox denies.
     pub trials: bool,
+    /// Whether the agent's client runs calls too, whose ends are reported for it elsewhere. They are
+    /// left alone here; without this, a grant for a client is refused.
+    pub client_runs: bool,
 }
 
 impl ExecutorSettings {
@@ -143,6 +146,7 @@ impl ExecutorSettings {
             unconfined_reads: false,
             accept_read_roots: true,
             trials: true,
+            client_runs: false,
         }
     }
 
@@ -484,6 +488,12 @@ impl Executor {
 
     fn on_grant(&mut self, execute: &ToolExecute, is_history: bool) {
         let proposal = execute.tool_proposal.clone();
+        if self.settings.client_runs && execute.grant.runs == RunBy::Client {
+            if let Some(running) = &mut self.replayed_runs {
+                running.remove(&proposal);
+            }
+            return;
+        }
         // Of the replayed grants, only those that still count as running may start.
         let replayed_runs = self.replayed_runs.as_ref().filter(|_| is_history);
         let already_over = replayed_runs.is_some_and(|running| !running.contains(&proposal));

@@ -47,6 +47,51 @@ impl ClientProcesses {
     }
 }
 
+/// A process that is not confused with a later one of the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessName {
+    pub pid: i32,
+    /// When it started, in ticks since the machine did.
+    pub started: u64,
+}
+
+impl ProcessName {
+    /// The processes above this one, the nearest first.
+    pub fn ancestors() -> impl Iterator<Item = Self> {
+        let table = process_table();
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let mut next = table.get(&own).map(|info| info.parent);
+        let mut left = table.len();
+        std::iter::from_fn(move || {
+            // A table that changes while it is read may lead in a circle.
+            left = left.checked_sub(1)?;
+            let pid = next.filter(|pid| *pid > 0)?;
+            let info = table.get(&pid)?;
+            next = Some(info.parent);
+            let started = info.started;
+            Some(Self { pid, started })
+        })
+    }
+
+    pub fn is_alive(self) -> bool {
+        let info = read_info(Path::new(&format!("/proc/{}", self.pid)));
+        info.is_some_and(|info| info.started == self.started)
+    }
+
+    /// The words that it was started with.
+    pub fn words(self) -> Vec<String> {
+        let bytes = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let words = bytes.split(|byte| *byte == 0);
+        let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+        words.collect()
+    }
+
+    /// The file of its program.
+    pub fn program(self) -> Option<PathBuf> {
+        program_of(self.pid)
+    }
+}
+
 fn descendants(table: &HashMap<i32, ProcessInfo>, root: i32) -> impl Iterator<Item = i32> {
     let mut found = HashSet::new();
     let mut parents = vec![root];

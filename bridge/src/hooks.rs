@@ -64,12 +64,17 @@ impl HookClient {
     pub fn parse(self, event: &str, input: &[u8]) -> Result<HookEvent, String> {
         let input: Value = serde_json::from_slice(input)
             .map_err(|error| format!("what the client said is not JSON: {error}"))?;
+        self.parse_value(event, &input)
+    }
+
+    /// Like [`parse`](Self::parse), for what is JSON already.
+    pub fn parse_value(self, event: &str, input: &Value) -> Result<HookEvent, String> {
         match self {
-            HookClient::Claude => claude::parse(&input),
-            HookClient::Codex => codex::parse(&input),
-            HookClient::OpenCode => opencode::parse(&input),
-            HookClient::Gemini => gemini::parse(&input),
-            HookClient::Copilot => copilot::parse(event, &input),
+            HookClient::Claude => claude::parse(input),
+            HookClient::Codex => codex::parse(input),
+            HookClient::OpenCode => opencode::parse(input),
+            HookClient::Gemini => gemini::parse(input),
+            HookClient::Copilot => copilot::parse(event, input),
         }
     }
 
@@ -90,6 +95,30 @@ pub fn answer(client: HookClient, directory: &Path, event: &str, input: &[u8]) -
     let files = ClientFiles::at(directory);
     let answer = match client.parse(event, input) {
         Ok(event) => answer_event(client, files, event),
+        Err(why) => HookAnswer::deny(&format!("Not allowed: {why}.")),
+    };
+    client.reply(&answer)
+}
+
+/// The answer for a client that nobody can be asked about: a question is denied.
+pub fn without_session(client: HookClient, event: &str, input: &[u8], why: &str) -> HookReply {
+    let answer = match client.parse(event, input) {
+        Ok(HookEvent::BeforeCall(_)) | Err(_) => {
+            HookAnswer::deny(&format!("Not allowed, because nobody can be asked: {why}."))
+        }
+        Ok(_) => HookAnswer::Nothing,
+    };
+    client.reply(&answer)
+}
+
+/// The answer of a hook beside another one of ours, which decides.
+pub fn left_to_others(client: HookClient, event: &str, input: &[u8]) -> HookReply {
+    let answer = match client.parse(event, input) {
+        // Its plugin takes only an allowance for one; the other plugin still has to agree.
+        Ok(HookEvent::BeforeCall(_)) if client == HookClient::OpenCode => {
+            HookAnswer::Allow { edited: None }
+        }
+        Ok(_) => HookAnswer::Nothing,
         Err(why) => HookAnswer::deny(&format!("Not allowed: {why}.")),
     };
     client.reply(&answer)

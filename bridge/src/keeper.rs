@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use pvp_agent::agent::{Agent, AgentInput, AgentInputs};
 use pvp_agent::proposer::{PersonRequest, PersonRequestKind, ProposeError, Proposer, RunReport};
 use pvp_client::{ConnectError, ConnectOptions, Link, RecordCheck};
 use pvp_protocol::payload::{
@@ -13,8 +14,9 @@ use pvp_protocol::{ExtraFields, MessageId};
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 
-use crate::client_files::{CallStage, ClientFiles, ClientSettings, QueuedPrompt};
+use crate::client_files::{CallStage, ClientFiles, ClientSettings, WaitingPrompt};
 use crate::client_processes::ClientProcesses;
+use crate::mcp::{McpOptions, RelayListener};
 use crate::supervisor::{SupervisedClient, connect_options};
 
 /// How often leases are renewed, and the files looked at.
@@ -26,15 +28,30 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long the calls of an interrupted agent are waited for before the interrupt is acknowledged.
 const STOP_WAIT: Duration = Duration::from_secs(8);
 
+/// What people ask of an agent and nobody has looked at yet.
+const MAX_REQUESTS: usize = 16;
+
 /// The client's process, as far as it is known.
 type SharedProcesses = Arc<Mutex<Option<ClientProcesses>>>;
+
+/// The interrupt that is being acted on, until it is acknowledged.
+type SharedInterrupt = Arc<Mutex<Option<MessageId>>>;
 
 /// Keeps a client's place in a session, until it is dropped.
 pub struct Keeper {
     proposer: Proposer,
     files: ClientFiles,
     processes: SharedProcesses,
+    interrupt: SharedInterrupt,
     task: tokio::task::JoinHandle<()>,
+    tools: Option<OfferedTools>,
+}
+
+/// The tools of an agent that a client is offered in place of its own.
+struct OfferedTools {
+    agent: Arc<Agent>,
+    /// Serves them until it is aborted.
+    server: tokio::task::JoinHandle<()>,
 }
 
 impl Keeper {
@@ -58,18 +75,52 @@ impl Keeper {
             ..connect_options(&client)
         };
         let (proposer, requests) = Proposer::connect_with_requests(link, options).await?;
+        Ok(Self::stay(
+            proposer,
+            files,
+            requests,
+            Acknowledging::Here,
+            None,
+        ))
+    }
+
+    /// Keeps the place of an agent that has joined already, and offers the client its tools.
+    pub fn offer_tools(files: ClientFiles, mut agent: Agent, listener: RelayListener) -> Self {
+        let (sender, requests) = mpsc::channel(MAX_REQUESTS);
+        if let Some(inputs) = agent.take_inputs() {
+            tokio::spawn(pass_on(inputs, sender));
+        }
+        let proposer = agent.proposer().clone();
+        let agent = Arc::new(agent);
+        let server = tokio::spawn(listener.serve(agent.clone(), McpOptions::default()));
+        let tools = Some(OfferedTools { agent, server });
+        Self::stay(proposer, files, requests, Acknowledging::ByTheAgent, tools)
+    }
+
+    fn stay(
+        proposer: Proposer,
+        files: ClientFiles,
+        requests: mpsc::Receiver<PersonRequest>,
+        acknowledging: Acknowledging,
+        tools: Option<OfferedTools>,
+    ) -> Self {
         let processes = SharedProcesses::default();
+        let interrupt = SharedInterrupt::default();
         let task = KeeperTask {
             proposer: proposer.clone(),
             files: files.clone(),
             processes: processes.clone(),
+            interrupt: interrupt.clone(),
+            acknowledging,
         };
-        Ok(Self {
+        Self {
             task: tokio::spawn(task.run(requests)),
             proposer,
             files,
             processes,
-        })
+            interrupt,
+            tools,
+        }
     }
 
     /// Says which process the client is, so that what it runs can be stopped.
@@ -101,10 +152,56 @@ impl Keeper {
                 CallStage::Deferred => deferred = true,
             }
         }
+        let interrupt = lock(&self.interrupt).take();
+        if let Some(interrupt) = interrupt {
+            // A client that was stopped may end before anybody said that it was.
+            acknowledge(&self.proposer, &interrupt, InterruptAction::Stopped).await;
+        }
+        if let Some(tools) = self.tools {
+            tools.server.abort();
+            // It holds the agent too, until it has ended.
+            let _ = tools.server.await;
+            let stopped = tools.agent.stopped();
+            drop(tools.agent);
+            stopped.await;
+            return Ok(());
+        }
         match deferred {
             // Leaving would withdraw them.
             true => Ok(()),
             false => self.proposer.leave(why).await,
+        }
+    }
+}
+
+/// Who acknowledges interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Acknowledging {
+    Here,
+    ByTheAgent,
+}
+
+/// Passes on what people ask of an agent.
+async fn pass_on(mut inputs: AgentInputs, sender: mpsc::Sender<PersonRequest>) {
+    while let Some(input) = inputs.next().await {
+        let (id, by, kind) = match input {
+            AgentInput::Prompt { id, by, prompt, .. } => {
+                (id, by, PersonRequestKind::Prompt(prompt))
+            }
+            AgentInput::Amend { id, by, amend } => (id, by, PersonRequestKind::Amend(amend)),
+            AgentInput::Interrupt { id, by, interrupt } => {
+                (id, by, PersonRequestKind::Interrupt(interrupt))
+            }
+            AgentInput::Recap(_) => continue,
+        };
+        let request = PersonRequest {
+            id,
+            by: by.id,
+            name: by.name,
+            kind,
+        };
+        if sender.send(request).await.is_err() {
+            return;
         }
     }
 }
@@ -120,16 +217,29 @@ async fn close_as_unknown(proposer: &Proposer, id: &MessageId) {
     }
 }
 
-fn lock(
-    processes: &Mutex<Option<ClientProcesses>>,
-) -> std::sync::MutexGuard<'_, Option<ClientProcesses>> {
-    processes.lock().unwrap_or_else(PoisonError::into_inner)
+async fn acknowledge(proposer: &Proposer, interrupt: &MessageId, action: InterruptAction) {
+    let acknowledge = InterruptAcknowledge {
+        interrupt: interrupt.clone(),
+        by: proposer.participant().clone(),
+        action_taken: action,
+        ignore_reason: None,
+        extra: ExtraFields::new(),
+    };
+    if let Err(error) = proposer.connection().send_and_wait(acknowledge).await {
+        tracing::warn!(%error, "an interrupt was not acknowledged");
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct KeeperTask {
     proposer: Proposer,
     files: ClientFiles,
     processes: SharedProcesses,
+    interrupt: SharedInterrupt,
+    acknowledging: Acknowledging,
 }
 
 impl KeeperTask {
@@ -176,7 +286,7 @@ impl KeeperTask {
     }
 
     fn queue(&self, id: &MessageId, by: &str, text: String) {
-        let prompt = QueuedPrompt {
+        let prompt = WaitingPrompt {
             by: by.to_owned(),
             text,
         };
@@ -189,6 +299,7 @@ impl KeeperTask {
 
     /// Lets nothing more run, and stops what runs.
     async fn interrupt(&self, id: &MessageId, by: &str, interrupt: &InterruptRaise) {
+        *lock(&self.interrupt) = Some(id.clone());
         let busy = self.files.is_in_turn() || !self.files.open_calls().is_empty();
         if busy {
             let message = &interrupt.message;
@@ -199,22 +310,16 @@ impl KeeperTask {
             }
             self.stop_processes().await;
         }
+        if self.acknowledging == Acknowledging::ByTheAgent {
+            return;
+        }
         let still_runs = !self.wait_until_nothing_runs().await;
         let action_taken = match still_runs {
             true => InterruptAction::Acknowledged,
             false => InterruptAction::Stopped,
         };
-        let acknowledge = InterruptAcknowledge {
-            interrupt: id.clone(),
-            by: self.proposer.participant().clone(),
-            action_taken,
-            ignore_reason: None,
-            extra: ExtraFields::new(),
-        };
-        let connection = self.proposer.connection();
-        if let Err(error) = connection.send_and_wait(acknowledge).await {
-            tracing::warn!(%error, "an interrupt was not acknowledged");
-        }
+        acknowledge(&self.proposer, id, action_taken).await;
+        *lock(&self.interrupt) = None;
     }
 
     async fn stop_processes(&self) {

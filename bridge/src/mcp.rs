@@ -7,10 +7,13 @@
 mod approve;
 mod followed_call;
 mod progress;
+mod relay;
 mod tools;
 mod transport;
 
-use std::sync::Arc;
+pub use relay::{RelayListener, relay_stdio};
+
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -27,7 +30,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 
-use approve::Decision;
+use approve::{PermissionPrompts, PromptAnswer};
 use followed_call::FollowedCall;
 use tools::ToolList;
 use transport::BoundedTransport;
@@ -61,26 +64,15 @@ impl Default for McpOptions {
 
 /// Serves a client on standard input and output until it closes the input. Dropping the agent then
 /// withdraws what waits, stops what runs, and leaves the session.
-pub async fn serve(agent: Agent, options: McpOptions) -> anyhow::Result<()> {
+pub async fn serve(mut agent: Agent, options: McpOptions) -> anyhow::Result<()> {
     let (input, output) = rmcp::transport::stdio_pipes();
-    serve_streams(agent, options, input, output).await
-}
-
-async fn serve_streams(
-    mut agent: Agent,
-    options: McpOptions,
-    input: impl AsyncRead + Send + Unpin + 'static,
-    output: impl AsyncWrite + Send + Unpin + 'static,
-) -> anyhow::Result<()> {
     if let Some(inputs) = agent.take_inputs() {
         tokio::spawn(skip_inputs(inputs));
     }
-    serve_shared(Arc::new(agent), options, input, output).await
+    serve_streams(Arc::new(agent), options, input, output).await
 }
 
-/// Serves a client with an agent that others use too. When the client closes the input, what waits
-/// for it is withdrawn and what runs for it is stopped.
-pub async fn serve_shared(
+async fn serve_streams(
     agent: Arc<Agent>,
     options: McpOptions,
     input: impl AsyncRead + Send + Unpin + 'static,
@@ -93,6 +85,7 @@ pub async fn serve_shared(
         tools: ToolList::new(&tool_context(&agent)),
         agent,
         options,
+        approvals: OnceLock::new(),
         free_calls: Semaphore::new(MAX_CALLS),
         closed,
     };
@@ -118,6 +111,8 @@ struct McpServer {
     /// The tools that the client is offered.
     tools: ToolList,
     options: McpOptions,
+    /// Asks about the client's own tools, once it wants that.
+    approvals: OnceLock<PermissionPrompts>,
     /// One permit for each further call that may be under way.
     free_calls: Semaphore,
     /// Becomes true when the client has closed its side.
@@ -155,7 +150,8 @@ impl McpServer {
         let closed = self.closed.clone();
         let followed = FollowedCall::new(&self.agent, context, interval, closed);
         if name == tools::APPROVE {
-            return approval_result(&approve::answer(&followed, &arguments).await);
+            let approvals = self.approvals.get_or_init(|| self.new_approvals(&followed));
+            return approval_result(&approvals.answer(&followed, &arguments).await);
         }
         let call = ToolCall {
             id: String::new(),
@@ -163,6 +159,11 @@ impl McpServer {
             arguments: arguments_text,
         };
         tool_result(self.run(&followed, &call).await)
+    }
+
+    fn new_approvals(&self, followed: &FollowedCall<'_>) -> PermissionPrompts {
+        let (client, version) = followed.client();
+        PermissionPrompts::new(&self.agent, client, version)
     }
 
     async fn run(&self, followed: &FollowedCall<'_>, call: &ToolCall) -> CallResult {
@@ -214,7 +215,7 @@ impl rmcp::ServerHandler for McpServer {
 /// The result of a call that came to nothing.
 fn failure(name: &str, why: &str) -> CallToolResult {
     match name == tools::APPROVE {
-        true => approval_result(&Decision::deny(why)),
+        true => approval_result(&PromptAnswer::deny(why)),
         false => tool_result(CallResult::failed(why)),
     }
 }
@@ -233,6 +234,6 @@ fn tool_result(result: CallResult) -> CallToolResult {
 }
 
 /// A denial is an answer, not an error: a client that sees an error may take it for a broken tool.
-fn approval_result(decision: &Decision) -> CallToolResult {
+fn approval_result(decision: &PromptAnswer) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(decision.to_json())])
 }

@@ -18,7 +18,7 @@ use super::agent_client::AcpClient;
 use super::agent_flags::{
     AgentLinkArguments, ExecutorArguments, no_trials_notice, until_shutdown, wait_until_left,
 };
-use super::{one_line, print_line, server};
+use super::{agent_client, one_line, print_line, server};
 
 /// Answers in a row before the agent waits for a person, unless told otherwise.
 const DEFAULT_MOST_ANSWERS: u32 = 100;
@@ -32,6 +32,16 @@ pub(crate) struct AgentArguments {
     #[command(flatten)]
     executor: ExecutorArguments,
 
+    /// Let people prompt this client, with these arguments, in place of a model: claude or codex,
+    /// without a screen of its own. Takes the rest of the line
+    #[arg(
+        long,
+        value_name = "CLIENT",
+        num_args = 1..,
+        allow_hyphen_values = true,
+        conflicts_with_all = ["acp", "brain", "script", "model"]
+    )]
+    client: Vec<OsString>,
     /// In place of a model: start this agent, which speaks the Agent Client Protocol, and let people
     /// prompt it. The rest of the line is its command
     #[arg(
@@ -95,6 +105,14 @@ pub(super) struct BrainArguments {
 pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     let link = arguments.link.read_link()?;
     server::init_tracing("warn");
+    if let Some((program, words)) = arguments.client.split_first() {
+        let until = match arguments.once {
+            true => DriveUntil::FirstTurnEnds,
+            false => DriveUntil::SessionEnds,
+        };
+        agent_client::run(link, &arguments.link, program, words, until)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(command) = &arguments.acp {
         return run_acp(arguments, link, command);
     }

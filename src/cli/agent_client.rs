@@ -10,15 +10,20 @@ use anyhow::{Context, bail};
 use pvp_agent::agent::InterruptAnswers;
 use pvp_agent::proposer::PersonRequest;
 use pvp_bridge::acp::AcpAgent;
+use pvp_bridge::claude_control;
 use pvp_bridge::client_files::IdentityLock;
 use pvp_bridge::headless::{DriveEnd, DriveUntil, HeadlessClient, drive};
+use pvp_bridge::hooks::HookClient;
 use pvp_bridge::supervisor::{SupervisedClient, Supervisor, connect_options};
 use pvp_client::{ConnectOptions, Link, RecordCheck};
 use pvp_protocol::payload::Degree;
 use pvp_protocol::{ParticipantKind, Role};
+use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use super::agent_flags::{AgentLinkArguments, ExecutorArguments, until_shutdown, wait_until_left};
+use super::run::{client_of, client_version};
+use super::run_codex::DrivenCodex;
 use super::{print_line, print_warning, supervision};
 
 /// How long leaving the session may take once the client has ended.
@@ -104,6 +109,65 @@ impl JoinedClient {
             Some(DriveEnd::Answered) | None => Ok(()),
         }
     }
+}
+
+/// Runs a known client without a screen, in the session of a link.
+pub(super) fn run(
+    link: Link,
+    arguments: &AgentLinkArguments,
+    program: &OsString,
+    words: &[OsString],
+    until: DriveUntil,
+) -> anyhow::Result<()> {
+    let known = client_of(program)?;
+    let client = SupervisedClient {
+        name: known.name().to_owned(),
+        version: client_version(program)?,
+        workspace: workspace()?,
+        degree: Degree::Held,
+        takes_edits: true,
+    };
+    let runtime = super::runtime()?;
+    let ended = runtime.block_on(async {
+        let command = match known {
+            HookClient::Claude => {
+                let command = claude_control::command(program, words)?;
+                DrivenClient::Claude(without_links(command))
+            }
+            HookClient::Codex => DrivenClient::Codex(DrivenCodex::plan(program, words)?),
+            HookClient::OpenCode | HookClient::Gemini | HookClient::Copilot => {
+                bail!(
+                    "{0} is not driven so; `pvp agent --acp` drives an agent that speaks ACP",
+                    known.name()
+                )
+            }
+        };
+        let joined = JoinedClient::join(link, arguments, client).await?;
+        print_joined(&joined.supervisor)?;
+        let start = async |supervisor: &Supervisor| match command {
+            DrivenClient::Claude(command) => {
+                claude_control::start(supervisor.clone(), command).await
+            }
+            DrivenClient::Codex(codex) => codex.start(supervisor),
+        };
+        joined.run(start, until).await
+    });
+    runtime.shutdown_background();
+    ended
+}
+
+/// How a client without a screen is started.
+enum DrivenClient {
+    Claude(Command),
+    Codex(DrivenCodex),
+}
+
+/// Takes from a client what would let it speak for the people and agents of this machine.
+pub(super) fn without_links(mut command: Command) -> Command {
+    for name in ["PVP_LINK", "PVP_AGENT_LINK"] {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// An agent that speaks ACP, as the flags describe it.

@@ -265,6 +265,22 @@ impl ExecutorArguments {
     }
 }
 
+/// The executor of an agent whose client is offered its tools beside hooks.
+pub(super) fn client_executor(
+    workspace: &Path,
+    participant: &ParticipantId,
+) -> anyhow::Result<ExecutorSettings> {
+    let state = agent_state_directory(participant)?;
+    let mut settings = ExecutorSettings::new(workspace.to_owned(), state);
+    settings.accepted = AcceptedOrigins {
+        edits: true,
+        shell_exec: false,
+    };
+    settings.trials = true;
+    settings.client_runs = true;
+    Ok(settings)
+}
+
 /// The participant that the link's token belongs to.
 async fn token_participant(link: &Link) -> anyhow::Result<ParticipantId> {
     if link.token().is_none() {

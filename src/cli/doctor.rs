@@ -1,5 +1,6 @@
 //! `pvp doctor`: checks what this machine can enforce and explains what that means.
 
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,10 +15,14 @@ use pvp_client::user_directories::recorded_data_directories;
 use pvp_protocol::ParticipantKind;
 use serde::Serialize;
 
-use super::{links, print_json, print_line, server};
+use super::{doctor_client, links, print_json, print_line, server};
 
 #[derive(Args)]
 pub(crate) struct DoctorArguments {
+    /// Try instead with a canary whether this client obeys its hooks: claude, opencode, gemini or
+    /// copilot
+    #[arg(value_name = "CLIENT")]
+    client: Option<OsString>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -26,7 +31,7 @@ pub(crate) struct DoctorArguments {
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum CheckStatus {
+pub(super) enum CheckStatus {
     Good,
     /// Nothing is wrong, but it is worth knowing.
     Note,
@@ -34,6 +39,18 @@ enum CheckStatus {
     Weak,
     /// Something does not work.
     Bad,
+}
+
+impl CheckStatus {
+    /// How a line begins.
+    pub(super) fn mark(self) -> &'static str {
+        match self {
+            CheckStatus::Good => "ok  ",
+            CheckStatus::Note => "note",
+            CheckStatus::Weak => "weak",
+            CheckStatus::Bad => "BAD ",
+        }
+    }
 }
 
 /// One check.
@@ -48,6 +65,9 @@ struct DoctorCheck {
 }
 
 pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
+    if let Some(client) = &arguments.client {
+        return doctor_client::run(client, arguments.json);
+    }
     let checks = [
         landlock(),
         seccomp(),
@@ -66,12 +86,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         print_json(serde_json::to_string(&checks)?)?;
     } else {
         for check in &checks {
-            let mark = match check.health {
-                CheckStatus::Good => "ok  ",
-                CheckStatus::Note => "note",
-                CheckStatus::Weak => "weak",
-                CheckStatus::Bad => "BAD ",
-            };
+            let mark = check.health.mark();
             print_line(format!("{mark}  {:<12} {}", check.name, check.found))?;
             if check.health != CheckStatus::Good {
                 print_line(format!("      {:<12} {}", "", check.means))?;

@@ -5,14 +5,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use std::os::unix::process::CommandExt;
+
 use clap::{Args, Subcommand};
 use pvp_bridge::client_files::{CallStage, ClientFiles};
+use pvp_bridge::client_processes::ProcessName;
 use pvp_bridge::hooks::{self, HookAnswer, HookClient, HookReply};
 use pvp_client::view::escape_invisible;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{print_line, server, supervision};
+use super::hook_identity::{self, HookedClient};
+use super::hook_install::{self, InstallArguments};
+use super::{hook_keep, print_line, server, supervision};
 
 /// Bytes of the longest question that is read.
 const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
@@ -21,7 +26,7 @@ const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Args)]
-pub(crate) struct HookArguments {
+pub(crate) struct ClientHookArguments {
     #[command(subcommand)]
     command: HookCommand,
 }
@@ -33,12 +38,29 @@ enum HookCommand {
         /// The client: claude, codex, opencode, gemini or copilot
         #[arg(value_parser = parse_client)]
         client: HookClient,
-        /// The directory with what is kept about the client
+        /// The directory with what is kept about the client [default: that of the process that calls
+        /// the hook, in the session of the directory that it works in]
         #[arg(long, value_name = "DIR")]
-        files: PathBuf,
+        files: Option<PathBuf>,
         /// The event, for clients that do not say it
         #[arg(long, value_name = "NAME", default_value = "")]
         event: String,
+    },
+    /// Put the hooks of a client into its own settings, so that each of its calls is asked about
+    Install(InstallArguments),
+    /// Take them out again
+    Uninstall(InstallArguments),
+    /// Stay in the session for a client whose hooks are installed
+    #[command(hide = true)]
+    Keep {
+        #[arg(value_parser = parse_client)]
+        client: HookClient,
+        /// The client's process
+        #[arg(long)]
+        pid: i32,
+        /// When it started, in ticks since the machine did
+        #[arg(long)]
+        started: u64,
     },
     /// Print in one line what waits for approval, for a client's status line
     Status {
@@ -48,13 +70,26 @@ enum HookCommand {
     },
 }
 
-pub(crate) fn run(arguments: &HookArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &ClientHookArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         HookCommand::Run {
             client,
             files,
             event,
         } => Ok(answer(*client, files.clone(), event.clone())),
+        HookCommand::Install(arguments) => hook_install::install(arguments),
+        HookCommand::Uninstall(arguments) => hook_install::uninstall(arguments),
+        HookCommand::Keep {
+            client,
+            pid,
+            started,
+        } => hook_keep::run(
+            *client,
+            ProcessName {
+                pid: *pid,
+                started: *started,
+            },
+        ),
         HookCommand::Status { files } => {
             print_line(status_line(&ClientFiles::at(files)))?;
             Ok(ExitCode::SUCCESS)
@@ -70,15 +105,52 @@ pub(super) fn parse_client(text: &str) -> Result<HookClient, String> {
 }
 
 /// Answers a question. Every way out of here that is not an answer denies the call.
-fn answer(client: HookClient, files: PathBuf, event: String) -> ExitCode {
+fn answer(client: HookClient, files: Option<PathBuf>, event: String) -> ExitCode {
+    if files.is_none() && std::env::var_os("HOME").is_none() {
+        return with_own_home();
+    }
+    let input = match read_question() {
+        Ok(input) => input,
+        Err(why) => {
+            let denied = HookAnswer::deny(&format!("Not allowed: {why}."));
+            return print_reply(&client.reply(&denied));
+        }
+    };
+    let files = match files {
+        Some(files) => files,
+        None => match hook_identity::find(client, &input) {
+            Ok(HookedClient::Files(files)) => files,
+            Ok(HookedClient::SupervisedElsewhere) => {
+                return print_reply(&hooks::left_to_others(client, &event, &input));
+            }
+            Err(why) => {
+                return print_reply(&hooks::without_session(client, &event, &input, &why));
+            }
+        },
+    };
     if let Ok(log) = supervision::open_log(&files) {
         server::init_tracing_to_file("warn", log);
     }
-    let reply = match read_question() {
-        Ok(input) => wait_for_answer(client, files, event, input),
-        Err(why) => client.reply(&HookAnswer::deny(&format!("Not allowed: {why}."))),
-    };
-    print_reply(&reply)
+    print_reply(&wait_for_answer(client, files, event, input))
+}
+
+/// Starts again with the home of this user, for hooks that are installed for everybody.
+fn with_own_home() -> ExitCode {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let home = users.lines().find_map(|line| {
+        let fields: Vec<_> = line.split(':').collect();
+        (fields.get(2) == Some(&uid.as_str())).then(|| fields.get(5).map(|it| (*it).to_owned()))?
+    });
+    if let (Some(home), Ok(program)) = (home, std::env::current_exe()) {
+        let error = std::process::Command::new(program)
+            .args(std::env::args_os().skip(1))
+            .env("HOME", home)
+            .exec();
+        let _ = writeln!(std::io::stderr(), "pvp: starting again failed: {error}");
+    }
+    // This exit code denies the call in every client.
+    ExitCode::from(2)
 }
 
 fn read_question() -> Result<Vec<u8>, String> {
@@ -153,7 +225,9 @@ fn nobody_reads() -> bool {
         tv_nsec: 0,
     };
     let polled = poll(&mut descriptors, Some(&at_once));
-    polled.is_ok() && descriptors[0].revents().contains(PollFlags::ERR)
+    // A pipe without a reader is an error; some clients use a socket, which hangs up.
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    polled.is_ok() && descriptors[0].revents().intersects(gone)
 }
 
 fn print_reply(reply: &HookReply) -> ExitCode {

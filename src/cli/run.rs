@@ -1,29 +1,31 @@
 //! `pvp run`: starts an agent client under supervision.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use pvp_agent::agent::Agent;
 use pvp_bridge::hooks::HookClient;
 use pvp_bridge::keeper::Keeper;
 use pvp_bridge::launch::{self, HookProgram, LaunchPlan, WaitingText};
-use pvp_client::{ApiClient, RecordCheck};
+use pvp_bridge::mcp::RelayListener;
+use pvp_client::{ApiClient, ConnectOptions, RecordCheck};
 use pvp_protocol::{ParticipantKind, Role};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::supervision::{self, Supervision, SupervisionArguments};
-use super::{invite, one_line, print_warning, server};
+use super::{agent_flags, check, invite, one_line, print_warning, run_codex, server};
 
 /// How long a client may take to say its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long leaving the session may take once the client has ended.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 pub(crate) struct RunArguments {
@@ -46,6 +48,10 @@ pub(crate) struct RunArguments {
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     let (program, client_arguments) = arguments.client.split_first().context("name a client")?;
     let client = client_of(program)?;
+    if client == HookClient::Codex {
+        let version = || client_version(program);
+        return run_codex::run(&arguments.supervision, program, client_arguments, version);
+    }
     let version = client_version(program)?;
     let mut supervision = arguments.supervision.find(client.name(), version)?;
     supervision.settings.defer_after_seconds = arguments.defer_after;
@@ -58,7 +64,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         .files
         .begin(&supervision.settings)
         .context("keeping what is known about the client")?;
-    let plan = launch::plan_hooks(client, client_arguments, &hook, &waiting)?;
+    let workspace = &supervision.settings.workspace;
+    let plan = launch::plan_hooks(client, client_arguments, &hook, workspace, &waiting)?;
     supervision.lock.keep_with_children()?;
     supervision.print()?;
     for warning in launch::warn_of_project_settings(&supervision.settings.workspace) {
@@ -73,7 +80,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(status?))
 }
 
-fn client_of(program: &OsString) -> anyhow::Result<HookClient> {
+pub(super) fn client_of(program: &OsStr) -> anyhow::Result<HookClient> {
     let name = Path::new(program).file_name().unwrap_or_default();
     let client = name.to_str().and_then(HookClient::from_name);
     client.with_context(|| {
@@ -86,7 +93,7 @@ fn client_of(program: &OsString) -> anyhow::Result<HookClient> {
 }
 
 /// What the client says of its version; also finds out whether there is such a program.
-fn client_version(program: &OsString) -> anyhow::Result<Option<String>> {
+pub(super) fn client_version(program: &OsStr) -> anyhow::Result<Option<String>> {
     let runtime = super::runtime()?;
     let mut command = Command::new(program);
     command
@@ -110,7 +117,7 @@ fn client_version(program: &OsString) -> anyhow::Result<Option<String>> {
         |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
     Ok(words
         .find(is_version)
-        .map(|word| word.chars().take(64).collect()))
+        .map(|word| word.trim_end_matches('.').chars().take(64).collect()))
 }
 
 /// What the client shows while a call waits: who is asked.
@@ -140,14 +147,10 @@ async fn supervise(
     program: &OsString,
     plan: LaunchPlan,
 ) -> anyhow::Result<ExitStatus> {
-    let record_check = super::record_memory().map_or(RecordCheck::Off, RecordCheck::Enforce);
-    let keeper = Keeper::start(
-        supervision.files.clone(),
-        &supervision.settings,
-        supervision.agent_link.clone(),
-        record_check,
-    )
-    .await?;
+    let keeper = match plan.offers_tools {
+        true => offer_tools(supervision).await?,
+        false => supervision.keep().await?,
+    };
     let mut command = Command::new(program);
     command.args(&plan.arguments);
     // Only the bridge may speak for the people and agents of this machine.
@@ -174,8 +177,27 @@ async fn supervise(
     status
 }
 
+/// Joins as an agent with an executor, and offers the client its tools.
+async fn offer_tools(supervision: &Supervision) -> anyhow::Result<Keeper> {
+    let settings = &supervision.settings;
+    let options = ConnectOptions {
+        session: Some(settings.session.clone()),
+        record_check: super::record_memory().map_or(RecordCheck::Off, RecordCheck::Enforce),
+        metadata: Some(supervision.metadata()),
+        ..ConnectOptions::default()
+    };
+    let executor = agent_flags::client_executor(&settings.workspace, &settings.participant)?;
+    let directory = supervision.files.directory();
+    let listener = RelayListener::bind(directory).context("opening a socket for the client")?;
+    let link = supervision.agent_link.clone();
+    let policy = check::load_policy(None)?;
+    let agent = Agent::connect_with(link, options, executor, policy).await?;
+    let files = supervision.files.clone();
+    Ok(Keeper::offer_tools(files, agent, listener))
+}
+
 /// Waits for the client. Signals of the terminal are for it alone; a request to end is passed on.
-async fn wait_for(mut child: Child) -> anyhow::Result<ExitStatus> {
+pub(super) async fn wait_for(mut child: Child) -> anyhow::Result<ExitStatus> {
     let watch = |kind: SignalKind| signal(kind).context("watching for signals");
     let mut interrupt = watch(SignalKind::interrupt())?;
     let mut quit = watch(SignalKind::quit())?;
@@ -195,7 +217,7 @@ async fn wait_for(mut child: Child) -> anyhow::Result<ExitStatus> {
     }
 }
 
-fn pass_on(pid: Option<Pid>, signal: Signal) {
+pub(super) fn pass_on(pid: Option<Pid>, signal: Signal) {
     if let Some(pid) = pid {
         // The client may have ended meanwhile.
         let _ = kill_process(pid, signal);
@@ -203,7 +225,7 @@ fn pass_on(pid: Option<Pid>, signal: Signal) {
 }
 
 /// The client's exit code, as a shell gives it.
-fn exit_code(status: ExitStatus) -> ExitCode {
+pub(super) fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))

@@ -13,11 +13,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use pvp_bridge::client_files::{ClientFiles, ClientSettings, IdentityLock, PersonAtClient};
+use pvp_bridge::keeper::Keeper;
 use pvp_client::user_directories::{create_private_directory, directory_key, state_directory};
-use pvp_client::{ApiClient, ApiError, Link};
+use pvp_client::{ApiClient, ApiError, Link, RecordCheck};
 use pvp_protocol::api::{CreatedJoinCode, InviteRequest, JoinCodeRequest, WhoAmI};
 use pvp_protocol::{
-    ClientReads, Digest, ParticipantId, ParticipantKind, Role, SessionConfig, SessionId,
+    ClientReads, Digest, JsonObject, ParticipantId, ParticipantKind, Role, SessionConfig, SessionId,
 };
 use pvp_server::invite::{Inviter, create_invitation};
 use pvp_server::join;
@@ -34,7 +35,7 @@ const MAX_IDENTITIES: usize = 32;
 /// How long a server may take to answer whether it is there.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(super) struct SupervisionArguments {
     /// Read the agent's link from this file [default: $PVP_AGENT_LINK, or an identity of its own on
     /// the server of this directory, which is started if there is none]
@@ -53,9 +54,13 @@ pub(super) struct SupervisionArguments {
 
 /// Where a client is supervised, and as whom.
 pub(super) struct Supervision {
+    /// Who the client is, and where.
     pub(super) settings: ClientSettings,
+    /// Where what is known about it is kept.
     pub(super) files: ClientFiles,
+    /// That no other client has its identity.
     pub(super) lock: IdentityLock,
+    /// The link that it works with.
     pub(super) agent_link: Link,
     /// What a person is told before the client starts.
     pub(super) notices: Vec<String>,
@@ -64,7 +69,7 @@ pub(super) struct Supervision {
 }
 
 /// Whom a client is.
-struct Identity {
+struct ClientIdentity {
     files: ClientFiles,
     lock: IdentityLock,
     link: Link,
@@ -117,6 +122,68 @@ impl SupervisionArguments {
         })
     }
 
+    /// Finds what a client is supervised with that nobody started here: a session that is there, and
+    /// an identity of its own. Nothing of the environment leads elsewhere.
+    pub(super) fn find_existing(&self, client: &str) -> anyhow::Result<Supervision> {
+        let workspace = super::current_directory()?.canonicalize()?;
+        let place = self.existing_server(&workspace)?;
+        self.check_session(&place, &workspace)?;
+        let identity = self.own_identity(client, &place)?;
+        let settings = ClientSettings {
+            client: client.to_owned(),
+            version: None,
+            workspace,
+            session: identity.session,
+            participant: identity.participant,
+            agent_link: identity.link.reveal(),
+            person: person_at(&identity.link),
+            defer_after_seconds: None,
+        };
+        Ok(Supervision {
+            settings,
+            files: identity.files,
+            lock: identity.lock,
+            agent_link: identity.link,
+            notices: Vec::new(),
+            join_code: None,
+        })
+    }
+
+    fn existing_server(&self, workspace: &Path) -> anyhow::Result<ServerPlace> {
+        let saved = links::find_saved_link(&[ParticipantKind::Human])?.map(|(link, _)| link);
+        let here = LocalServer::started_here()?;
+        match (saved, here) {
+            (Some(link), here) if here.as_ref().is_none_or(|it| !it.is_reached_by(&link)) => {
+                Ok(ServerPlace::Elsewhere(link))
+            }
+            (_, Some(server)) if is_up(server.local_url()) => Ok(ServerPlace::Here(server)),
+            (_, Some(_)) => bail!(
+                "the server of {} is not running; start it with `pvp up` there",
+                workspace.display()
+            ),
+            (_, None) => bail!(no_session(workspace)),
+        }
+    }
+
+    /// Checks that the session is there, as far as somebody here may see it.
+    fn check_session(&self, place: &ServerPlace, workspace: &Path) -> anyhow::Result<()> {
+        let link = match place {
+            ServerPlace::Elsewhere(link) => Some(link.clone()),
+            ServerPlace::Here(server) => {
+                saved_person_link().filter(|link| server.is_reached_by(link))
+            }
+        };
+        let Some(link) = link else {
+            return Ok(());
+        };
+        let api = ApiClient::with_timeout(link, ANSWER_TIMEOUT);
+        match api.session(&self.session_of(place)) {
+            Ok(_) => Ok(()),
+            Err(ApiError::Refused(_)) => bail!(no_session(workspace)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn given_link(&self) -> anyhow::Result<Option<Link>> {
         match &self.link_file {
             Some(path) => Ok(Some(link_argument::from_file(path)?)),
@@ -125,7 +192,7 @@ impl SupervisionArguments {
     }
 
     /// The identity of a link, unless another client has it.
-    fn given_identity(&self, link: Link) -> anyhow::Result<Identity> {
+    fn given_identity(&self, link: Link) -> anyhow::Result<ClientIdentity> {
         let api = ApiClient::new(link.clone());
         let me = api.whoami()?;
         if me.kind != ParticipantKind::Agent {
@@ -139,7 +206,7 @@ impl SupervisionArguments {
         let session =
             session.context("the link opens several sessions; choose one with --session")?;
         let (files, lock) = take_identity(&link, &me.participant)?;
-        Ok(Identity {
+        Ok(ClientIdentity {
             files,
             lock,
             link: link.with_session(session.clone()),
@@ -283,7 +350,7 @@ impl SupervisionArguments {
     }
 
     /// The first identity for this kind of client that no other client has now.
-    fn own_identity(&self, client: &str, place: &ServerPlace) -> anyhow::Result<Identity> {
+    fn own_identity(&self, client: &str, place: &ServerPlace) -> anyhow::Result<ClientIdentity> {
         let session = self.session_of(place);
         let here = super::current_directory()?;
         let key = match place {
@@ -315,7 +382,7 @@ impl SupervisionArguments {
                 participant: known,
             };
             let (link, participant) = place.invite(invite)?;
-            return Ok(Identity {
+            return Ok(ClientIdentity {
                 files,
                 lock,
                 link: link.with_session(session.clone()),
@@ -387,6 +454,13 @@ fn take_identity(
     Ok((files, lock))
 }
 
+fn no_session(workspace: &Path) -> String {
+    format!(
+        "there is no session for {}; make one with `pvp up` there",
+        workspace.display()
+    )
+}
+
 fn bridges_directory() -> anyhow::Result<PathBuf> {
     let state = state_directory().context("finding a place for what is kept about clients")?;
     Ok(state.join("bridges"))
@@ -440,6 +514,28 @@ fn create_join_code(server: &LocalServer, session: &SessionId) -> anyhow::Result
 }
 
 impl Supervision {
+    /// Joins the session for the client and stays for it.
+    pub(super) async fn keep(&self) -> anyhow::Result<Keeper> {
+        let record_check = super::record_memory().map_or(RecordCheck::Off, RecordCheck::Enforce);
+        let keeper = Keeper::start(
+            self.files.clone(),
+            &self.settings,
+            self.agent_link.clone(),
+            record_check,
+        );
+        Ok(keeper.await?)
+    }
+
+    /// What is announced about the client.
+    pub(super) fn metadata(&self) -> JsonObject {
+        let mut metadata = JsonObject::new();
+        metadata.insert("client".to_owned(), self.settings.client.clone().into());
+        if let Some(version) = &self.settings.version {
+            metadata.insert("client_version".to_owned(), version.clone().into());
+        }
+        metadata
+    }
+
     /// Says where the client is supervised and how others join, before it takes the terminal.
     pub(super) fn print(&self) -> anyhow::Result<()> {
         self.print_notices();

@@ -9,11 +9,13 @@ use super::cli::{CliEnv, CliProcess};
 pub struct McpClient {
     /// The working directory and home of the process.
     pub cli: CliEnv,
+    /// The `pvp mcp` behind it.
     pub process: CliProcess,
     /// The participant that it works as.
     pub participant: String,
     /// What it answered to `initialize`.
     pub welcome: Value,
+    /// The id of the next request.
     next_id: u64,
     /// Received, and not consumed by the test yet.
     unread: Vec<Value>,

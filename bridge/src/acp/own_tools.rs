@@ -9,13 +9,8 @@ use agent_client_protocol_schema::v1::{ToolCall, ToolKind};
 use anyhow::Context;
 use pvp_agent::agent::Agent;
 use serde_json::{Value, json};
-use tokio::net::UnixListener;
-use tokio::sync::Semaphore;
 
-use crate::mcp::{McpOptions, serve_shared};
-
-/// Programs of the agent that may be connected at a time.
-const MAX_CONNECTIONS: usize = 8;
+use crate::mcp::{McpOptions, RelayListener};
 
 /// The tools that are offered.
 const TOOLS: [&str; 6] = [
@@ -66,8 +61,7 @@ impl OwnTools {
         let (Some(listening), Some(program)) = (&self.listening, program) else {
             return Vec::new();
         };
-        let socket = listening.directory.join(SOCKET);
-        let arguments = [json!("mcp"), json!("--relay"), json!(socket)];
+        let arguments = [json!("mcp"), json!("--relay"), json!(listening.directory)];
         vec![json!({ "name": self.name, "command": program, "args": arguments, "env": [] })]
     }
 
@@ -97,34 +91,12 @@ fn is_name(name: &str, server: &str, tool: &str) -> bool {
     .any(|known| known == name)
 }
 
-const SOCKET: &str = "mcp";
-
 fn listen(name: &str, agent: Arc<Agent>) -> anyhow::Result<Listening> {
-    // The name is short, because the path of a socket has to be.
     let directory = std::env::temp_dir().join(name);
     // It must be new, and nobody else may look into it.
     let made = std::fs::DirBuilder::new().mode(0o700).create(&directory);
     made.with_context(|| format!("making {}", directory.display()))?;
-    let listener = UnixListener::bind(directory.join(SOCKET)).context("listening")?;
-    let task = tokio::spawn(accept(listener, agent));
+    let listener = RelayListener::bind(&directory).context("listening")?;
+    let task = tokio::spawn(listener.serve(agent, McpOptions::default()));
     Ok(Listening { directory, task })
-}
-
-async fn accept(listener: UnixListener, agent: Arc<Agent>) {
-    let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut connections = tokio::task::JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let Ok(permit) = free.clone().try_acquire_owned() else {
-            continue;
-        };
-        let agent = agent.clone();
-        connections.spawn(async move {
-            let (input, output) = stream.into_split();
-            if let Err(error) = serve_shared(agent, McpOptions::default(), input, output).await {
-                tracing::warn!(%error, "the agent's MCP connection failed");
-            }
-            drop(permit);
-        });
-        while connections.try_join_next().is_some() {}
-    }
 }

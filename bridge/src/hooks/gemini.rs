@@ -1,5 +1,7 @@
 //! The hooks of Gemini CLI. Its calls have no ids.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use super::answer::{HookAnswer, HookReply};
@@ -9,6 +11,9 @@ use crate::supervisor::CallReport;
 
 pub(super) fn parse(input: &Value) -> Result<HookEvent, String> {
     let event = required(input, "hook_event_name")?;
+    if is_own_tool(input) {
+        return Ok(HookEvent::Other);
+    }
     Ok(match event.as_str() {
         "BeforeTool" => HookEvent::BeforeCall(call(input)?),
         "AfterTool" => HookEvent::AfterCall(EndedCall {
@@ -23,8 +28,18 @@ pub(super) fn parse(input: &Value) -> Result<HookEvent, String> {
             message: text(input, "prompt_response"),
         },
         "SessionEnd" => HookEvent::ConversationEnded,
-        _ => HookEvent::Other,
+        "SessionStart" | "Notification" => HookEvent::Other,
+        other => return Err(format!("there is no event `{other}`")),
     })
+}
+
+/// Whether the call is of a tool that this program offers, and has decided by itself. The client
+/// says which program serves the tool; a server of another program is not believed to be this one.
+fn is_own_tool(input: &Value) -> bool {
+    let server = input.get("mcp_context").unwrap_or(&Value::Null);
+    let own = std::env::current_exe().ok();
+    let command = text(server, "command").map(PathBuf::from);
+    command.is_some() && command == own && server["args"][0] == "mcp"
 }
 
 fn call(input: &Value) -> Result<HookedCall, String> {

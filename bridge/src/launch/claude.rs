@@ -9,7 +9,7 @@ use super::{HookProgram, LaunchError, LaunchPlan, WaitingText};
 use crate::hooks::HookClient;
 
 /// The events that the hook hears.
-const EVENTS: [&str; 8] = [
+pub(crate) const EVENTS: [&str; 8] = [
     "PreToolUse",
     "PostToolUse",
     "PostToolUseFailure",
@@ -75,6 +75,7 @@ pub(super) fn plan(
     Ok(LaunchPlan {
         arguments: planned,
         environment: removed.to_vec(),
+        offers_tools: false,
     })
 }
 
@@ -89,7 +90,8 @@ pub(super) fn add_hooks(
         settings.insert("hooks".to_owned(), json!({}));
     }
     for event in EVENTS {
-        let entry = hook_entry(event, hook, waiting);
+        let command = hook.command(HookClient::Claude, None);
+        let entry = hook_entry(event, &command, &waiting.0);
         match settings["hooks"]
             .get_mut(event)
             .and_then(Value::as_array_mut)
@@ -104,13 +106,13 @@ pub(super) fn add_hooks(
     }
 }
 
-fn hook_entry(event: &str, hook: &HookProgram, waiting: &WaitingText) -> Value {
-    let command = hook.command(HookClient::Claude, None);
+/// The hook of an event, as this client reads it from its settings.
+pub(crate) fn hook_entry(event: &str, command: &str, waiting: &str) -> Value {
     let mut entry = json!({ "type": "command", "command": command, "timeout": REPORT_SECONDS });
     if event == "PreToolUse" {
         entry["timeout"] = TIMEOUT_SECONDS.into();
         entry["onFailure"] = "block".into();
-        entry["statusMessage"] = waiting.0.as_str().into();
+        entry["statusMessage"] = waiting.into();
         return json!({ "matcher": "*", "hooks": [entry] });
     }
     json!({ "hooks": [entry] })

@@ -63,13 +63,24 @@ pub(super) fn plan(
     Ok(LaunchPlan {
         arguments: arguments.to_vec(),
         environment,
+        offers_tools: false,
     })
+}
+
+/// The plugin that asks by these words. With a backstop it takes away the denial that stands in the
+/// configuration for when it is not loaded.
+pub(crate) fn plugin_text(words: &[String], backstop: bool) -> String {
+    let place = json!({ "words": words, "backstop": backstop });
+    format!("const place = {place}\n{PLUGIN}")
 }
 
 /// Writes the plugin for one client; returns its address.
 fn write_plugin(hook: &HookProgram) -> std::io::Result<String> {
-    let place = json!({ "program": hook.program, "files": hook.files });
-    let content = format!("const place = {place}\n{PLUGIN}");
+    let program = hook.program.to_string_lossy().into_owned();
+    let files = hook.files.to_string_lossy().into_owned();
+    let words = ["hook", "run", "opencode", "--files"].map(str::to_owned);
+    let words: Vec<_> = [program].into_iter().chain(words).chain([files]).collect();
+    let content = plugin_text(&words, true);
     let path = hook.files.join("pvp.js");
     let mut options = std::fs::OpenOptions::new();
     options.create(true).truncate(true).write(true).mode(0o600);

@@ -1,6 +1,7 @@
 // Asks PVP about every tool call of OpenCode, and tells it how each ended. A call runs only if PVP
 // says so: without this plugin the configuration that loads it denies every tool.
 import { spawn } from "node:child_process"
+import { existsSync } from "node:fs"
 
 const children = new Map() // hooks that wait, by session
 const running = new Map() // calls that were allowed and have not ended, by their ids
@@ -14,9 +15,8 @@ const ask = (event) =>
     const denied = (why) => resolve({ answer: "deny", reason: `Not allowed: ${why}.` })
     let child
     try {
-      child = spawn(place.program, ["hook", "run", "opencode", "--files", place.files], {
-        stdio: ["pipe", "pipe", "ignore"],
-      })
+      const [program, ...words] = place.words
+      child = spawn(program, words, { stdio: ["pipe", "pipe", "ignore"] })
     } catch (error) {
       return denied(`PVP could not be asked: ${error}`)
     }
@@ -34,14 +34,21 @@ const ask = (event) =>
         denied("PVP was asked and did not answer")
       }
     })
-    child.stdin.end(JSON.stringify(event))
+    child.stdin.end(JSON.stringify({ directory: place.directory, ...event }))
   })
 
 export const Pvp = async ({ client, directory }) => {
+  place.directory = directory
   const abort = (sessionID) => client.session.abort({ path: { id: sessionID } }).catch(() => {})
   const obey = (sessionID, answer) => {
     if (answer.answer === "stop" || answer.stop) return abort(sessionID)
   }
+  // People interrupted the agent: OpenCode does not notice by itself that what it runs was stopped.
+  const watch = setInterval(() => {
+    if (running.size === 0 || !existsSync(`${place.files}/stop`)) return
+    for (const { sessionID } of running.values()) abort(sessionID)
+  }, 250)
+  watch.unref()
   const ended = async (input, result) => {
     const call = running.get(input.callID)
     if (!call) return
@@ -50,7 +57,7 @@ export const Pvp = async ({ client, directory }) => {
   }
   return {
     config: async (config) => {
-      delete config.permission["*"]
+      if (place.backstop) delete config.permission["*"]
     },
     "chat.message": async ({ sessionID }, { message, parts }) => {
       prompts.add(message.id)

@@ -12,6 +12,9 @@ use super::progress::{GateWatch, ProgressReporter};
 /// The result of a call that the client has cancelled. The client does not read it.
 pub(super) const CANCELLED: &str = "The client cancelled the call.";
 
+/// Characters of a client's name and version that are kept.
+const MAX_NAME_CHARS: usize = 60;
+
 pub(super) struct FollowedCall<'a> {
     pub(super) agent: &'a Agent,
     context: RequestContext<RoleServer>,
@@ -35,6 +38,17 @@ impl<'a> FollowedCall<'a> {
             progress,
             closed,
         }
+    }
+
+    /// What the client calls itself, and its version.
+    pub(super) fn client(&self) -> (String, Option<String>) {
+        let info = self.context.peer.peer_info();
+        let client = info.as_ref().map(|info| &info.client_info);
+        let short = |text: &str| -> String { text.chars().take(MAX_NAME_CHARS).collect() };
+        let name = client.map(|client| short(&client.name));
+        let name = name.filter(|name| !name.is_empty());
+        let version = client.map(|client| short(&client.version));
+        (name.unwrap_or_else(|| "mcp-client".to_owned()), version)
     }
 
     /// Reports progress while the call is being proposed, however long the server takes.

@@ -1,0 +1,329 @@
+//! Finds out with a canary whether a client, as it is installed here, obeys its hooks.
+//!
+//! The client is started as `pvp run` starts it, in a temporary directory with a home of its own,
+//! against a model on loopback that asks for one harmless call. A stand-in for the hook denies it,
+//! allows it, or breaks; what then lies in the directory says what the client did.
+
+mod client;
+mod http;
+mod model;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pvp_protocol::JsonObject;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Serialize;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, timeout};
+
+use crate::hooks::{HookAnswer, HookClient};
+use crate::launch::{self, HookProgram, LaunchError};
+use model::CanaryModel;
+
+/// How long a client may take for one canary.
+const RUN_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// How long a hook that does not answer is waited for before the client is stopped.
+const HANG_WAIT: Duration = Duration::from_secs(4);
+
+/// How often the canary's directory is looked at while a client runs.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Characters of what a client printed that are repeated if it did not make the call.
+const MAX_SAID: usize = 400;
+
+/// The reason that must reach the model.
+const REASON: &str = "the canary of pvp doctor must not run";
+
+/// What the stand-in for the hook does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookBehaviour {
+    Denies,
+    Allows,
+    Crashes,
+    IsKilled,
+    PrintsGarbage,
+    Hangs,
+    IsMissing,
+}
+
+impl HookBehaviour {
+    pub const ALL: [Self; 7] = [
+        Self::Denies,
+        Self::Allows,
+        Self::Crashes,
+        Self::IsKilled,
+        Self::PrintsGarbage,
+        Self::Hangs,
+        Self::IsMissing,
+    ];
+
+    pub fn text(self) -> &'static str {
+        match self {
+            HookBehaviour::Denies => "denies",
+            HookBehaviour::Allows => "allows",
+            HookBehaviour::Crashes => "crashes",
+            HookBehaviour::IsKilled => "is killed",
+            HookBehaviour::PrintsGarbage => "prints garbage",
+            HookBehaviour::Hangs => "hangs",
+            HookBehaviour::IsMissing => "is missing",
+        }
+    }
+}
+
+/// What a client did with the canary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CanaryRun {
+    pub hook: HookBehaviour,
+    /// Whether the canary ran.
+    pub ran: bool,
+    /// What the model was told about its call; `None` if it was told nothing.
+    pub told: Option<String>,
+    /// What the client printed, if the model was told nothing.
+    pub said: Option<String>,
+}
+
+impl CanaryRun {
+    /// Whether the client refused the call because the hook did.
+    pub fn was_denied(&self) -> bool {
+        !self.ran && self.told.is_some()
+    }
+
+    /// Whether the denial reached the model with its reason.
+    pub fn reason_arrived(&self) -> bool {
+        self.told.as_ref().is_some_and(|told| told.contains(REASON))
+    }
+}
+
+/// Why a canary could not be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum DoctorError {
+    #[error(
+        "{0} asks in another way than by hooks, for which there is no canary; `pvp run -- {0}` denies what nobody answers"
+    )]
+    NoCanary(&'static str),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error("the canary could not be set up: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Where a canary is tried.
+#[derive(Debug, Clone)]
+pub struct CanaryPlace {
+    root: PathBuf,
+}
+
+impl CanaryPlace {
+    fn make(root: &Path) -> std::io::Result<Self> {
+        let place = Self {
+            root: root.canonicalize()?,
+        };
+        for directory in [place.home(), place.workspace(), place.files()] {
+            std::fs::create_dir_all(directory)?;
+        }
+        Ok(place)
+    }
+
+    fn home(&self) -> PathBuf {
+        self.root.join("home")
+    }
+
+    fn workspace(&self) -> PathBuf {
+        self.root.join("work")
+    }
+
+    fn files(&self) -> PathBuf {
+        self.root.join("files")
+    }
+
+    fn canary(&self) -> PathBuf {
+        self.workspace().join("canary")
+    }
+
+    fn asked(&self) -> PathBuf {
+        self.root.join("asked")
+    }
+}
+
+/// Starts a client in an empty directory with a hook that behaves so, and looks what it does.
+pub async fn try_canary(
+    client: HookClient,
+    program: &Path,
+    behaviour: HookBehaviour,
+    root: &Path,
+) -> Result<CanaryRun, DoctorError> {
+    let place = CanaryPlace::make(root)?;
+    let hook = HookProgram {
+        program: write_hook(client, behaviour, &place)?,
+        files: place.files(),
+    };
+    let model = CanaryModel::start(client::canary_call(client)?).await?;
+    let start = client::start(client, &model.address(), &place)?;
+    let (home, workspace) = (place.home(), place.workspace());
+    let plan = launch::plan_canary(client, &start.arguments, &hook, &workspace, &home)?;
+    let mut command = Command::new(program);
+    command
+        .args(&plan.arguments)
+        .current_dir(&workspace)
+        .env_clear()
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    for name in ["PATH", "LANG", "TERM", "TMPDIR"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    for (name, value) in plan.environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+        .envs(start.environment)
+        .env("HOME", &home)
+        .env("PWD", &workspace)
+        .env("XDG_CONFIG_HOME", home.join(".config"))
+        .env("XDG_DATA_HOME", home.join(".local/share"))
+        .env("XDG_STATE_HOME", home.join(".local/state"))
+        .env("XDG_CACHE_HOME", home.join(".cache"));
+    let child = command.spawn()?;
+    let said = watch(child, behaviour, &place).await;
+    let told = model.told();
+    Ok(CanaryRun {
+        hook: behaviour,
+        ran: place.canary().exists(),
+        said: told.is_none().then_some(said),
+        told,
+    })
+}
+
+/// Waits for the client, and returns what it printed.
+async fn watch(mut child: Child, behaviour: HookBehaviour, place: &CanaryPlace) -> String {
+    let group = ProcessGroup::of(&child);
+    let mut printed = [String::new(), String::new()];
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let [out, err] = &mut printed;
+    let reading = async { tokio::join!(read_some(stdout, out), read_some(stderr, err)) };
+    let ended = async {
+        tokio::select! {
+            _ = child.wait() => {}
+            () = waited_in_vain(behaviour, place) => {}
+        }
+    };
+    let _ = timeout(RUN_TIMEOUT, async {
+        tokio::select! {
+            () = ended => {}
+            _ = async { reading.await; std::future::pending::<()>().await } => {}
+        }
+    })
+    .await;
+    drop(group);
+    let _ = timeout(Duration::from_secs(5), child.wait()).await;
+    let said = printed.join("\n");
+    let said = said.trim();
+    let skipped = said.chars().count().saturating_sub(MAX_SAID);
+    said.chars().skip(skipped).collect()
+}
+
+/// The client and what it started; killed when dropped.
+struct ProcessGroup(Option<Pid>);
+
+impl ProcessGroup {
+    fn of(child: &Child) -> Self {
+        let leader = child.id().and_then(|pid| i32::try_from(pid).ok());
+        Self(leader.and_then(Pid::from_raw))
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // There may be nothing left of it.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+/// Ends a while after a hook that never answers was asked; never for another hook.
+async fn waited_in_vain(behaviour: HookBehaviour, place: &CanaryPlace) {
+    if behaviour != HookBehaviour::Hangs {
+        return std::future::pending().await;
+    }
+    while !place.asked().exists() {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+    let until = Instant::now() + HANG_WAIT;
+    while Instant::now() < until && !place.canary().exists() {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+async fn read_some(stream: Option<impl AsyncReadExt + Unpin>, into: &mut String) {
+    const MAX_BYTES: usize = 64 * 1024;
+    let Some(mut stream) = stream else {
+        return;
+    };
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+        // What is too much is read too, so that the client does not wait for room.
+        if into.len() < MAX_BYTES {
+            into.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        }
+    }
+}
+
+/// Writes the stand-in for the hook. It answers questions; to everything else it says nothing.
+fn write_hook(
+    client: HookClient,
+    behaviour: HookBehaviour,
+    place: &CanaryPlace,
+) -> std::io::Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let answer = match behaviour {
+        HookBehaviour::Allows => HookAnswer::Allow { edited: None },
+        HookBehaviour::Denies
+        | HookBehaviour::Crashes
+        | HookBehaviour::IsKilled
+        | HookBehaviour::PrintsGarbage
+        | HookBehaviour::Hangs
+        | HookBehaviour::IsMissing => HookAnswer::deny(REASON),
+    };
+    let said = |answer: &HookAnswer| client.reply(answer).stdout.replace('\'', r"'\''");
+    let asked = place.asked();
+    let act = match behaviour {
+        HookBehaviour::Denies | HookBehaviour::Allows => {
+            format!("printf '%s' '{}'; exit 0", said(&answer))
+        }
+        HookBehaviour::Crashes => "exit 1".to_owned(),
+        HookBehaviour::IsKilled => "kill -9 $$".to_owned(),
+        HookBehaviour::PrintsGarbage => "echo 'garbage {'; exit 0".to_owned(),
+        HookBehaviour::Hangs => "exec sleep 600".to_owned(),
+        HookBehaviour::IsMissing => return Ok(place.root.join("no-such-hook")),
+    };
+    let questions = client::question_pattern(client);
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = mcp ] && exit 1\ninput=$(cat)\ncase \"$*$input\" in\n  {questions}) : > '{}'; {act};;\nesac\nprintf '%s' '{}'\n",
+        asked.display(),
+        said(&HookAnswer::Nothing),
+    );
+    let path = place.root.join("hook");
+    std::fs::write(&path, script)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+/// The call that the model asks for.
+#[derive(Debug, Clone)]
+struct CanaryCall {
+    dialect: model::Dialect,
+    tool: &'static str,
+    arguments: JsonObject,
+}
