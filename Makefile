@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run release install test format lint build-tests rust generated soak bench policy-report generate deny tools bridge-clients
+.PHONY: run release install test format lint build-tests rust generated soak bench policy-report generate deny tools bridge-clients test-bridges
 
 # Built for a first look: ready soon, not the fastest, and without an allocator of its own.
 quick := --profile quick --no-default-features
@@ -43,11 +43,22 @@ bridge-clients:
 	@cd tests/bridges/clients; \
 	if ! command -v npm >/dev/null; then \
 		echo "Node.js with npm is missing: install version 20 or later to run the bridge tests with real clients"; \
+		exit 1; \
 	elif [ node_modules/.package-lock.json -nt package-lock.json ]; then \
 		echo "the clients are installed"; \
 	else \
 		npm ci --no-audit --no-fund; \
 	fi
+
+# Real clients with a scripted model; writes what passed to docs/bridges.md. CLIENTS="claude codex"
+# runs only these, SCENARIOS=approve,reject only those.
+test-bridges: tools bridge-clients
+	$(CARGO) test -p pvp --test bridges --no-run
+	PVP_TEST_BRIDGES=1 $(if $(SCENARIOS),PVP_TEST_SCENARIOS=$(SCENARIOS)) RUST_BACKTRACE=0 \
+		timeout --kill-after=10 $(BRIDGES_SECONDS) $(CARGO) test -p pvp --test bridges -- --test-threads=8 $(CLIENTS)
+
+# Far more than it takes: a client that hangs must not hold up everything.
+BRIDGES_SECONDS ?= 900
 
 format:
 	$(CARGO) fmt --all --check
@@ -74,8 +85,8 @@ generate:
 	PVP_BLESS=1 $(CARGO) test $(GENERATED)
 	PVP_BLESS=1 $(CARGO) test -p pvp --test docs -- pages::the_settings tui::the_tables
 
-# Long rounds of what `make test` does briefly.
-soak:
+# Long rounds of what `make test` does briefly, and the real clients.
+soak: test-bridges
 	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-policy --test policy properties::
 	PVP_SEED=$$(date +%s) PVP_ROUNDS=20000 $(CARGO) test --release -p pvp-policy --test policy differential::
 	PVP_SEED=$$(date +%s) PVP_ROUNDS=300000 $(CARGO) test --release -p pvp-policy --test policy generator::recorded_runs::

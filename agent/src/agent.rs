@@ -73,7 +73,8 @@ pub enum AgentInput {
         by: Requester,
         amend: Box<PromptAmend>,
     },
-    /// An interrupt. The agent has already acknowledged it and stopped what it had to stop.
+    /// An interrupt. The agent has already stopped what it had to stop, and acknowledged it unless
+    /// that is left to [whoever reads it](InterruptAnswers::ByReader).
     Interrupt {
         id: MessageId,
         by: Requester,
@@ -81,6 +82,15 @@ pub enum AgentInput {
     },
     /// What this agent did in the session before it was started; sent once, before anything else.
     Recap(Box<SessionRecap>),
+}
+
+/// Who acknowledges interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterruptAnswers {
+    /// The agent does, once it has told its executor to stop.
+    AtOnce,
+    /// Whoever reads the inputs does, once what the interrupt is about has ended.
+    ByReader,
 }
 
 /// The inputs of an agent, in order.
@@ -129,6 +139,18 @@ impl Agent {
         settings: ExecutorSettings,
         policy: Policy,
     ) -> Result<Self, AgentError> {
+        let answers = InterruptAnswers::AtOnce;
+        Self::connect_answering(link, options, settings, policy, answers).await
+    }
+
+    /// Like [`connect_with`](Self::connect_with), and says who acknowledges interrupts.
+    pub async fn connect_answering(
+        link: Link,
+        options: ConnectOptions,
+        settings: ExecutorSettings,
+        policy: Policy,
+        interrupt_answers: InterruptAnswers,
+    ) -> Result<Self, AgentError> {
         let options = ConnectOptions {
             executor: Some(settings.executor_info()),
             ..options
@@ -144,7 +166,12 @@ impl Agent {
         let (commands, command_receiver) = mpsc::channel(16);
         let (requests, request_receiver) = mpsc::channel(16);
         let (input_sender, input_receiver) = mpsc::channel(INPUT_QUEUE_LEN);
-        let task = AgentTask::new(connection.clone(), executor, input_sender);
+        let task = AgentTask::new(
+            connection.clone(),
+            executor,
+            input_sender,
+            interrupt_answers,
+        );
         let (stopped_sender, stopped) = watch::channel(None);
         tokio::spawn(async move {
             let refusal = task.run(command_receiver, request_receiver, events).await;

@@ -30,8 +30,8 @@ use anyhow::Context;
 use pvp_client::{Connection, ConnectionEvents, View, now};
 use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{
-    ClearedBy, ExecutorInfo, GateOutcome, GrantTerms, InterruptUrgency, RunBy, SessionWelcome,
-    ToolDiscard, ToolExecute, ToolInput, ToolResult,
+    ClearedBy, Degree, ExecutorInfo, GateOutcome, GrantTerms, InterruptUrgency, RunBy,
+    RunningCommand, SessionWelcome, ToolDiscard, ToolExecute, ToolInput, ToolResult,
 };
 use pvp_protocol::{Action, Envelope, MessageId, RunMode, SandboxProfile, Sender, ServerMessage};
 use tokio::sync::{Mutex, Semaphore, mpsc};
@@ -450,7 +450,11 @@ impl Executor {
 
     fn on_welcome(&mut self, welcome: &SessionWelcome) {
         let me = self.connection.participant();
-        let mine = welcome.running.iter().filter(|run| run.executor == *me);
+        // What a client runs is closed by its lease.
+        let is_run_here = |run: &&RunningCommand| {
+            run.executor == *me && !matches!(run.degree, Some(Degree::Held | Degree::Hooked))
+        };
+        let mine = welcome.running.iter().filter(is_run_here);
         let lost = mine.filter(|run| !self.active_runs.contains_key(&run.tool_proposal));
         let lost = lost.map(|run| run.tool_proposal.clone());
         let (orphaned, running): (BTreeSet<_>, BTreeSet<_>) =

@@ -10,6 +10,7 @@ pub mod agent;
 mod binding_key;
 mod bound_files;
 pub mod brain;
+mod client_calls;
 mod deleted_files;
 pub mod environment;
 pub mod executor;

@@ -479,6 +479,7 @@ impl Proposer {
         self.request(ProposerRequest::Track {
             id: handle.id.clone(),
             action,
+            runs: propose.runs,
             events,
             registered,
         })

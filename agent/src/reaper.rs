@@ -32,7 +32,7 @@ use exec_step::ExecStep;
 pub use exec_step::exec_step_main;
 pub use process_tree::KillMechanism;
 use process_tree::ProcessTree;
-use supervisor::{Supervisor, Tracer};
+use supervisor::{CommandSupervisor, Tracer};
 
 use crate::sandbox::{CgroupLimits, Sandbox};
 pub use crate::working_directory::DirectoryIdentity;
@@ -188,7 +188,7 @@ fn run_reaper(backup: ReaperBackup) -> anyhow::Result<()> {
     commands.read_line(&mut line)?;
     let spawn_spec: SpawnSpec = serde_json::from_str(&line)?;
     let grace = Duration::from_millis(spawn_spec.grace_ms);
-    let mut supervisor = Supervisor::new(tree, grace, socket, commands);
+    let mut supervisor = CommandSupervisor::new(tree, grace, socket, commands);
     let started = exec_step.and_then(|exec_step| {
         let tracer = attach_tracer(&exec_step, &spawn_spec)?;
         let child = exec_step.start(&spawn_spec, supervisor.tree())?;

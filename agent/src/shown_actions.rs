@@ -164,6 +164,11 @@ impl ShownActions {
         }
     }
 
+    /// Whether this participant proposed it, even if it is over.
+    pub fn is_proposed(&self, id: &MessageId) -> bool {
+        self.proposed.contains(id)
+    }
+
     /// Forgets an action that is over; a second grant for it is refused.
     pub fn forget(&mut self, id: &MessageId) {
         self.actions.remove(id);

@@ -47,9 +47,9 @@ pub struct CallRunner<'a> {
 }
 
 /// A call that was started.
-pub struct StartedCall(CallState);
+pub struct StartedCall(StartedState);
 
-enum CallState {
+enum StartedState {
     Finished(CallResult),
     Proposed(ProposableCall, ProposalHandle),
     Recall(OutputRead),
@@ -59,22 +59,22 @@ enum CallState {
 impl StartedCall {
     /// A call that was not started; the model reads why.
     pub fn failed(why: &str) -> Self {
-        Self(CallState::Finished(CallResult::failed(why)))
+        Self(StartedState::Finished(CallResult::failed(why)))
     }
 
     /// The proposal, if the call is one.
     pub fn proposal(&self) -> Option<&MessageId> {
         match &self.0 {
-            CallState::Proposed(_, proposal) => Some(&proposal.id),
-            CallState::Finished(_) | CallState::Recall(_) | CallState::Jobs(_) => None,
+            StartedState::Proposed(_, proposal) => Some(&proposal.id),
+            StartedState::Finished(_) | StartedState::Recall(_) | StartedState::Jobs(_) => None,
         }
     }
 
     /// What its gate waits for, if the call is a proposal.
     pub fn gate_progress(&self) -> Option<watch::Receiver<Option<GateProgress>>> {
         match &self.0 {
-            CallState::Proposed(_, proposal) => Some(proposal.gate_progress()),
-            CallState::Finished(_) | CallState::Recall(_) | CallState::Jobs(_) => None,
+            StartedState::Proposed(_, proposal) => Some(proposal.gate_progress()),
+            StartedState::Finished(_) | StartedState::Recall(_) | StartedState::Jobs(_) => None,
         }
     }
 }
@@ -103,19 +103,19 @@ impl CallRunner<'_> {
         StartedCall(match ParsedToolCall::parse(call) {
             Ok(ParsedToolCall::Shell(shell)) => self.propose(ProposableCall::Shell(shell)).await,
             Ok(ParsedToolCall::File(file)) => self.propose(ProposableCall::File(file)).await,
-            Ok(ParsedToolCall::Recall(read)) => CallState::Recall(read),
-            Ok(ParsedToolCall::Jobs(jobs)) => CallState::Jobs(jobs),
-            Err(why) => CallState::Finished(CallResult::failed(&why)),
+            Ok(ParsedToolCall::Recall(read)) => StartedState::Recall(read),
+            Ok(ParsedToolCall::Jobs(jobs)) => StartedState::Jobs(jobs),
+            Err(why) => StartedState::Finished(CallResult::failed(&why)),
         })
     }
 
     /// Waits for the result of a call.
     pub async fn finish(&self, started: StartedCall) -> CallResult {
         match started.0 {
-            CallState::Finished(result) => result,
-            CallState::Recall(read) => self.read_output(read).await,
-            CallState::Jobs(jobs) => self.list_or_stop_jobs(jobs).await,
-            CallState::Proposed(call, proposal) => {
+            StartedState::Finished(result) => result,
+            StartedState::Recall(read) => self.read_output(read).await,
+            StartedState::Jobs(jobs) => self.list_or_stop_jobs(jobs).await,
+            StartedState::Proposed(call, proposal) => {
                 let mut progress = ProposalProgress::default();
                 let proposal_result = self
                     .track_proposal(proposal, call.mode(), &mut progress)
@@ -152,7 +152,7 @@ impl CallRunner<'_> {
         }
     }
 
-    async fn propose(&self, call: ProposableCall) -> CallState {
+    async fn propose(&self, call: ProposableCall) -> StartedState {
         (self.on_event)(CallEvent::Proposed {
             command: call.summary(),
             purpose: call.purpose().to_owned(),
@@ -172,13 +172,13 @@ impl CallRunner<'_> {
             }
         };
         let proposal_result = match proposed {
-            Ok(proposal) => return CallState::Proposed(call, proposal),
+            Ok(proposal) => return StartedState::Proposed(call, proposal),
             Err(ProposeError::Blocked { rule, reason }) => ProposalResult::Blocked { rule, reason },
             Err(error) => ProposalResult::Refused {
                 why: error.to_string(),
             },
         };
-        CallState::Finished(self.finish_command(&call, &proposal_result, None))
+        StartedState::Finished(self.finish_command(&call, &proposal_result, None))
     }
 
     fn finish_command(

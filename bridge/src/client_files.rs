@@ -79,6 +79,7 @@ pub enum CallStage {
 /// A call of the client that is not over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpenCall {
+    /// How far it has come.
     pub stage: CallStage,
     /// The client's conversation.
     pub conversation: String,
@@ -95,7 +96,7 @@ pub struct OpenCall {
 
 /// What a person says to the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueuedPrompt {
+pub struct WaitingPrompt {
     /// The name of the person.
     pub by: String,
     pub text: String,
@@ -256,7 +257,7 @@ impl ClientFiles {
     }
 
     /// Keeps a prompt until the client takes one. False if too many wait.
-    pub fn queue_prompt(&self, id: &MessageId, prompt: &QueuedPrompt) -> io::Result<bool> {
+    pub fn queue_prompt(&self, id: &MessageId, prompt: &WaitingPrompt) -> io::Result<bool> {
         if self.files_in(PROMPTS).len() >= MAX_PROMPTS {
             return Ok(false);
         }
@@ -265,7 +266,7 @@ impl ClientFiles {
     }
 
     /// Takes the prompts that wait, the oldest first.
-    pub fn take_prompts(&self) -> Vec<QueuedPrompt> {
+    pub fn take_prompts(&self) -> Vec<WaitingPrompt> {
         let mut files = self.files_in(PROMPTS);
         files.sort_by_key(|path| path.metadata().and_then(|it| it.modified()).ok());
         let taken = files.into_iter().filter_map(|path| {

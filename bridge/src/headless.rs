@@ -100,6 +100,7 @@ pub async fn drive(
                 Some(ClientEvent::TurnEnded(finish)) => {
                     driver.end_turn(finish).await;
                     if until == DriveUntil::FirstTurnEnds {
+                        driver.acknowledge_unread(&mut requests).await;
                         return DriveEnd::Answered;
                     }
                     driver.begin_next_turn().await;
@@ -123,7 +124,7 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 /// A turn of the client.
-struct Turn {
+struct ClientTurn {
     response: ResponseStream,
     /// Interrupts that are acknowledged when the turn is over.
     interrupts: Vec<(MessageId, InterruptUrgency)>,
@@ -170,7 +171,7 @@ struct Driver<'a> {
     supervisor: &'a Supervisor,
     instructions: mpsc::Sender<ClientInstruction>,
     waiting: WaitingPrompts,
-    turn: Option<Turn>,
+    turn: Option<ClientTurn>,
 }
 
 impl Driver<'_> {
@@ -202,6 +203,15 @@ impl Driver<'_> {
                 self.instruct(ClientInstruction::Interrupt).await;
             }
             None => self.acknowledge(&id, urgency).await,
+        }
+    }
+
+    /// Acknowledges the interrupts that the end of the turn has overtaken.
+    async fn acknowledge_unread(&self, requests: &mut mpsc::Receiver<PersonRequest>) {
+        while let Ok(request) = requests.try_recv() {
+            if let PersonRequestKind::Interrupt(interrupt) = &request.kind {
+                self.acknowledge(&request.id, interrupt.urgency).await;
+            }
         }
     }
 
@@ -250,8 +260,8 @@ impl Driver<'_> {
         &mut self.turn.insert(turn).response
     }
 
-    fn new_turn(&self, prompt: Option<MessageId>) -> Turn {
-        Turn {
+    fn new_turn(&self, prompt: Option<MessageId>) -> ClientTurn {
+        ClientTurn {
             response: ResponseStream::new(self.supervisor.connection().clone(), prompt),
             interrupts: Vec::new(),
             kill_at: None,

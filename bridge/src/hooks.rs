@@ -64,12 +64,17 @@ impl HookClient {
     pub fn parse(self, event: &str, input: &[u8]) -> Result<HookEvent, String> {
         let input: Value = serde_json::from_slice(input)
             .map_err(|error| format!("what the client said is not JSON: {error}"))?;
+        self.parse_value(event, &input)
+    }
+
+    /// Like [`parse`](Self::parse), for what is JSON already.
+    pub fn parse_value(self, event: &str, input: &Value) -> Result<HookEvent, String> {
         match self {
-            HookClient::Claude => claude::parse(&input),
-            HookClient::Codex => codex::parse(&input),
-            HookClient::OpenCode => opencode::parse(&input),
-            HookClient::Gemini => gemini::parse(&input),
-            HookClient::Copilot => copilot::parse(event, &input),
+            HookClient::Claude => claude::parse(input),
+            HookClient::Codex => codex::parse(input),
+            HookClient::OpenCode => opencode::parse(input),
+            HookClient::Gemini => gemini::parse(input),
+            HookClient::Copilot => copilot::parse(event, input),
         }
     }
 

@@ -14,7 +14,7 @@ use pvp_protocol::{ExtraFields, MessageId};
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 
-use crate::client_files::{CallStage, ClientFiles, ClientSettings, QueuedPrompt};
+use crate::client_files::{CallStage, ClientFiles, ClientSettings, WaitingPrompt};
 use crate::client_processes::ClientProcesses;
 use crate::mcp::{McpOptions, RelayListener};
 use crate::supervisor::{SupervisedClient, connect_options};
@@ -34,11 +34,15 @@ const MAX_REQUESTS: usize = 16;
 /// The client's process, as far as it is known.
 type SharedProcesses = Arc<Mutex<Option<ClientProcesses>>>;
 
+/// The interrupt that is being acted on, until it is acknowledged.
+type SharedInterrupt = Arc<Mutex<Option<MessageId>>>;
+
 /// Keeps a client's place in a session, until it is dropped.
 pub struct Keeper {
     proposer: Proposer,
     files: ClientFiles,
     processes: SharedProcesses,
+    interrupt: SharedInterrupt,
     task: tokio::task::JoinHandle<()>,
     tools: Option<OfferedTools>,
 }
@@ -101,10 +105,12 @@ impl Keeper {
         tools: Option<OfferedTools>,
     ) -> Self {
         let processes = SharedProcesses::default();
+        let interrupt = SharedInterrupt::default();
         let task = KeeperTask {
             proposer: proposer.clone(),
             files: files.clone(),
             processes: processes.clone(),
+            interrupt: interrupt.clone(),
             acknowledging,
         };
         Self {
@@ -112,6 +118,7 @@ impl Keeper {
             proposer,
             files,
             processes,
+            interrupt,
             tools,
         }
     }
@@ -144,6 +151,11 @@ impl Keeper {
                 }
                 CallStage::Deferred => deferred = true,
             }
+        }
+        let interrupt = lock(&self.interrupt).take();
+        if let Some(interrupt) = interrupt {
+            // A client that was stopped may end before anybody said that it was.
+            acknowledge(&self.proposer, &interrupt, InterruptAction::Stopped).await;
         }
         if let Some(tools) = self.tools {
             tools.server.abort();
@@ -205,16 +217,28 @@ async fn close_as_unknown(proposer: &Proposer, id: &MessageId) {
     }
 }
 
-fn lock(
-    processes: &Mutex<Option<ClientProcesses>>,
-) -> std::sync::MutexGuard<'_, Option<ClientProcesses>> {
-    processes.lock().unwrap_or_else(PoisonError::into_inner)
+async fn acknowledge(proposer: &Proposer, interrupt: &MessageId, action: InterruptAction) {
+    let acknowledge = InterruptAcknowledge {
+        interrupt: interrupt.clone(),
+        by: proposer.participant().clone(),
+        action_taken: action,
+        ignore_reason: None,
+        extra: ExtraFields::new(),
+    };
+    if let Err(error) = proposer.connection().send_and_wait(acknowledge).await {
+        tracing::warn!(%error, "an interrupt was not acknowledged");
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct KeeperTask {
     proposer: Proposer,
     files: ClientFiles,
     processes: SharedProcesses,
+    interrupt: SharedInterrupt,
     acknowledging: Acknowledging,
 }
 
@@ -262,7 +286,7 @@ impl KeeperTask {
     }
 
     fn queue(&self, id: &MessageId, by: &str, text: String) {
-        let prompt = QueuedPrompt {
+        let prompt = WaitingPrompt {
             by: by.to_owned(),
             text,
         };
@@ -275,6 +299,7 @@ impl KeeperTask {
 
     /// Lets nothing more run, and stops what runs.
     async fn interrupt(&self, id: &MessageId, by: &str, interrupt: &InterruptRaise) {
+        *lock(&self.interrupt) = Some(id.clone());
         let busy = self.files.is_in_turn() || !self.files.open_calls().is_empty();
         if busy {
             let message = &interrupt.message;
@@ -293,17 +318,8 @@ impl KeeperTask {
             true => InterruptAction::Acknowledged,
             false => InterruptAction::Stopped,
         };
-        let acknowledge = InterruptAcknowledge {
-            interrupt: id.clone(),
-            by: self.proposer.participant().clone(),
-            action_taken,
-            ignore_reason: None,
-            extra: ExtraFields::new(),
-        };
-        let connection = self.proposer.connection();
-        if let Err(error) = connection.send_and_wait(acknowledge).await {
-            tracing::warn!(%error, "an interrupt was not acknowledged");
-        }
+        acknowledge(&self.proposer, id, action_taken).await;
+        *lock(&self.interrupt) = None;
     }
 
     async fn stop_processes(&self) {

@@ -1,6 +1,7 @@
 //! How each client is started under supervision, without changing any of its files.
 
 pub(crate) mod claude;
+mod codex;
 pub(crate) mod copilot;
 mod flags;
 pub(crate) mod gemini;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::hooks::HookClient;
 
+pub use codex::{CodexPlan, ExecPlan, ScreenPlan, plan as plan_codex};
 pub use project_settings::SettingsProblem;
 
 /// Why a client is not started.
@@ -29,6 +31,12 @@ pub enum LaunchError {
     Settings(String),
     #[error("the plugin for the client cannot be written: {0}")]
     Plugin(String),
+    #[error(
+        "`{command}` cannot be supervised; start it without `pvp run` if nobody has to decide about what it does"
+    )]
+    NotSupervised { command: String },
+    #[error("`{flag}` does not work under supervision; leave it out{instead}")]
+    NotTaken { flag: String, instead: &'static str },
     #[error("{0} cannot be started so yet; `pvp mcp` gives it tools that people decide about")]
     NotYet(&'static str),
 }

@@ -5,12 +5,17 @@
 //! [`supervisor`] has it decided, and one module for each protocol that clients speak stands
 //! between the two.
 
+pub mod acp;
+pub mod bound_call;
+pub mod claude_control;
 pub mod client_files;
 pub mod client_processes;
+pub mod codex;
 pub mod doctor;
 pub mod headless;
 pub mod hooks;
 pub mod install;
+pub mod json_lines;
 pub mod json_text;
 pub mod keeper;
 pub mod launch;

@@ -13,7 +13,7 @@ mod transport;
 
 pub use relay::{RelayListener, relay_stdio};
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -30,7 +30,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 
-use approve::Decision;
+use approve::{PermissionPrompts, PromptAnswer};
 use followed_call::FollowedCall;
 use tools::ToolList;
 use transport::BoundedTransport;
@@ -85,6 +85,7 @@ async fn serve_streams(
         tools: ToolList::new(&tool_context(&agent)),
         agent,
         options,
+        approvals: OnceLock::new(),
         free_calls: Semaphore::new(MAX_CALLS),
         closed,
     };
@@ -110,6 +111,8 @@ struct McpServer {
     /// The tools that the client is offered.
     tools: ToolList,
     options: McpOptions,
+    /// Asks about the client's own tools, once it wants that.
+    approvals: OnceLock<PermissionPrompts>,
     /// One permit for each further call that may be under way.
     free_calls: Semaphore,
     /// Becomes true when the client has closed its side.
@@ -143,9 +146,12 @@ impl McpServer {
                 ),
             );
         };
-        let followed = FollowedCall::new(&self.agent, context, self.options.progress_interval);
+        let interval = self.options.progress_interval;
+        let closed = self.closed.clone();
+        let followed = FollowedCall::new(&self.agent, context, interval, closed);
         if name == tools::APPROVE {
-            return approval_result(&approve::answer(&followed, &arguments).await);
+            let approvals = self.approvals.get_or_init(|| self.new_approvals(&followed));
+            return approval_result(&approvals.answer(&followed, &arguments).await);
         }
         let call = ToolCall {
             id: String::new(),
@@ -153,6 +159,11 @@ impl McpServer {
             arguments: arguments_text,
         };
         tool_result(self.run(&followed, &call).await)
+    }
+
+    fn new_approvals(&self, followed: &FollowedCall<'_>) -> PermissionPrompts {
+        let (client, version) = followed.client();
+        PermissionPrompts::new(&self.agent, client, version)
     }
 
     async fn run(&self, followed: &FollowedCall<'_>, call: &ToolCall) -> CallResult {
@@ -196,21 +207,15 @@ impl rmcp::ServerHandler for McpServer {
         if let Some(problem) = self.tools.unknown(name) {
             return Err(ErrorData::invalid_params(problem, None));
         }
-        let mut closed = self.closed.clone();
         let arguments = request.arguments.unwrap_or_default();
-        let result = tokio::select! {
-            result = self.call(name, arguments, context) => result,
-            // Nobody reads the result, and leaving the session withdraws and stops everything.
-            _ = closed.wait_for(|closed| *closed) => failure(name, followed_call::CANCELLED),
-        };
-        Ok(result.into())
+        Ok(self.call(name, arguments, context).await.into())
     }
 }
 
 /// The result of a call that came to nothing.
 fn failure(name: &str, why: &str) -> CallToolResult {
     match name == tools::APPROVE {
-        true => approval_result(&Decision::deny(why)),
+        true => approval_result(&PromptAnswer::deny(why)),
         false => tool_result(CallResult::failed(why)),
     }
 }
@@ -229,6 +234,6 @@ fn tool_result(result: CallResult) -> CallToolResult {
 }
 
 /// A denial is an answer, not an error: a client that sees an error may take it for a broken tool.
-fn approval_result(decision: &Decision) -> CallToolResult {
+fn approval_result(decision: &PromptAnswer) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(decision.to_json())])
 }

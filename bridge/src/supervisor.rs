@@ -5,14 +5,17 @@
 //! allowed call can report output and a result. A pending call that is dropped is withdrawn, and an
 //! allowed call that is dropped without a result is reported as unknown.
 
+mod agent_inputs;
 mod leases;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pvp_agent::agent::Agent;
 use pvp_agent::proposer::{
-    ClientCall, PersonRequest, ProposalEvent, ProposalHandle, ProposeError, Proposer, RunReport,
+    ClientCall, GateProgress, PersonRequest, ProposalEvent, ProposalHandle, ProposeError, Proposer,
+    RunReport,
 };
 use pvp_client::{ConnectError, ConnectOptions, Connection, Link};
 use pvp_protocol::payload::{
@@ -22,11 +25,11 @@ use pvp_protocol::payload::{
 use pvp_protocol::{
     Action, Command, Digest, ExtraFields, JsonObject, MessageId, ParticipantId, RunMode, SessionId,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::translation::{Place, TranslatedCall};
-use leases::Leases;
+use leases::LeaseRenewal;
 
 /// How often somebody who waits is told how long they have waited.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
@@ -69,7 +72,7 @@ pub struct CallRequest {
 pub struct Supervisor {
     client: Arc<SupervisedClient>,
     proposer: Proposer,
-    leases: Leases,
+    leases: LeaseRenewal,
 }
 
 impl Supervisor {
@@ -91,12 +94,40 @@ impl Supervisor {
         client: SupervisedClient,
     ) -> Result<(Self, mpsc::Receiver<PersonRequest>), ConnectError> {
         let (proposer, requests) = Proposer::connect_with_requests(link, options).await?;
-        let supervisor = Self {
+        Ok((Self::with_proposer(proposer, client), requests))
+    }
+
+    /// Supervises a client over the connection of an agent that is in the session already.
+    pub fn with_proposer(proposer: Proposer, client: SupervisedClient) -> Self {
+        Self {
             client: Arc::new(client),
-            leases: Leases::keep(proposer.clone()),
+            leases: LeaseRenewal::keep(proposer.clone()),
             proposer,
-        };
-        Ok((supervisor, requests))
+        }
+    }
+
+    /// Supervises a client over the connection of an agent, whose executor runs what the client
+    /// leaves to it. The agent must leave it to its caller to answer interrupts. Once the agent is
+    /// dropped, nothing more is decided.
+    pub fn over_agent(
+        agent: &mut Agent,
+        client: SupervisedClient,
+    ) -> (Self, mpsc::Receiver<PersonRequest>) {
+        let requests = agent_inputs::person_requests(agent.take_inputs());
+        (
+            Self::with_proposer(agent.proposer().clone(), client),
+            requests,
+        )
+    }
+
+    /// The client under supervision.
+    pub fn client(&self) -> &SupervisedClient {
+        &self.client
+    }
+
+    /// Says that the client of a call is still there; an error says that the server is not.
+    pub async fn renew(&self, call: &MessageId) -> Result<(), ProposeError> {
+        self.proposer.renew(vec![call.clone()]).await
     }
 
     pub fn participant(&self) -> &ParticipantId {
@@ -280,18 +311,24 @@ pub enum CallDecision {
 
 /// A call that was proposed and may not be decided yet. Dropping it withdraws it.
 pub struct PendingCall {
+    /// Withdraws it if it is dropped.
     guard: CallGuard,
+    /// What becomes of it.
     handle: ProposalHandle,
+    /// The call as it was proposed.
     call: TranslatedCall,
+    /// The votes that it waits for; `None` before its gate is open.
     waits_for: Option<String>,
+    /// When it was proposed.
     since: Instant,
+    /// When somebody who waits is told again.
     next_progress: Instant,
     /// What was decided, until it is taken.
-    decided: Option<Verdict>,
+    decided: Option<CallVerdict>,
 }
 
 /// A decision as the session says it.
-enum Verdict {
+enum CallVerdict {
     Granted(Box<Action>, Vec<ParticipantId>),
     Denied(Denial),
 }
@@ -313,6 +350,11 @@ impl PendingCall {
     /// The id of the proposal.
     pub fn id(&self) -> &MessageId {
         &self.handle.id
+    }
+
+    /// What its gate waits for, as it changes; `None` while no gate is open.
+    pub fn gate_progress(&self) -> watch::Receiver<Option<GateProgress>> {
+        self.handle.gate_progress()
     }
 
     /// What it waits for and since when, every few seconds and when that changes; `None` once it is
@@ -338,8 +380,8 @@ impl PendingCall {
     pub async fn decision(mut self) -> CallDecision {
         while self.progress().await.is_some() {}
         match self.decided.take() {
-            Some(Verdict::Granted(action, approved_by)) => self.allow(&action, approved_by),
-            Some(Verdict::Denied(denial)) => {
+            Some(CallVerdict::Granted(action, approved_by)) => self.allow(&action, approved_by),
+            Some(CallVerdict::Denied(denial)) => {
                 self.guard.state = CallState::Over;
                 CallDecision::Denied(denial)
             }
@@ -365,17 +407,17 @@ impl PendingCall {
                 approved_by,
                 action,
                 ..
-            }) => Verdict::Granted(action, approved_by),
+            }) => CallVerdict::Granted(action, approved_by),
             Some(ProposalEvent::NotRun(resolve)) => {
-                Verdict::Denied(Denial::from_resolution(&resolve))
+                CallVerdict::Denied(Denial::from_resolution(&resolve))
             }
             Some(ProposalEvent::Finished(result)) => {
                 let why = result.error.as_deref().unwrap_or("it has ended already");
-                Verdict::Denied(Denial::failed(&format!("Not allowed: {why}.")))
+                CallVerdict::Denied(Denial::failed(&format!("Not allowed: {why}.")))
             }
             Some(ProposalEvent::Lost) | None => {
                 let why = "Not allowed: the session is over for this agent.";
-                Verdict::Denied(Denial::failed(why))
+                CallVerdict::Denied(Denial::failed(why))
             }
         };
         self.decided = Some(verdict);
@@ -455,13 +497,16 @@ pub struct CallReport {
 
 /// A call that may run, once. Dropping it without a result reports its outcome as unknown.
 pub struct AllowedCall {
+    /// Reports it as unknown if it is dropped.
     guard: CallGuard,
+    /// What becomes of it.
     handle: ProposalHandle,
     /// Who approved it; empty if no vote was needed.
     pub approved_by: Vec<ParticipantId>,
     /// The arguments as somebody edited them; `None` if nobody did. If the client cannot run exactly
     /// this, it must not run anything.
     pub edited: Option<JsonObject>,
+    /// When it was allowed.
     started: Instant,
     /// Bytes that were sent of each stream.
     sent: [u64; 2],

@@ -21,8 +21,8 @@ use crate::tool_rules::ToolRule;
 use crate::verdict::CommandVerdict;
 use crate::web_address::{WebAddress, percent_decoded};
 use crate::word::ShellWord;
-use judged_path::{JudgedPath, Place};
-use kind::ToolKind;
+use judged_path::{JudgedPath, PathPlace};
+use kind::CallKind;
 
 /// Linux opens no longer path.
 const MAX_PATH_BYTES: usize = 4096;
@@ -67,8 +67,10 @@ pub(crate) fn assess(
 struct JudgedCall<'a> {
     /// The name of the tool.
     name: &'a str,
+    /// Its arguments.
     arguments: &'a JsonObject,
-    kind: ToolKind<'a>,
+    /// What such a tool does.
+    kind: CallKind<'a>,
     /// Every path that the arguments name.
     paths: Vec<JudgedPath<'a>>,
     /// Whether there may be others.
@@ -80,7 +82,7 @@ struct JudgedCall<'a> {
     /// Whether there may be others.
     more_addresses: bool,
     /// Where the call works.
-    place: Place<'a>,
+    place: PathPlace<'a>,
 }
 
 impl<'a> JudgedCall<'a> {
@@ -90,27 +92,27 @@ impl<'a> JudgedCall<'a> {
         arguments: &'a JsonObject,
         workspace: &'a Workspace,
     ) -> Self {
-        let place = Place::new(workspace, action.cwd.as_deref());
-        let kind = ToolKind::new(action, name, arguments);
+        let place = PathPlace::new(workspace, action.cwd.as_deref());
+        let kind = CallKind::new(action, name, arguments);
         let path = || arguments.get("path").and_then(|it| it.as_str());
         let (path_texts, texts) = match &kind {
-            ToolKind::File(_) => (path().into_iter().collect(), Vec::new()),
-            ToolKind::Patch(Some(files)) => {
+            CallKind::File(_) => (path().into_iter().collect(), Vec::new()),
+            CallKind::Patch(Some(files)) => {
                 (files.iter().map(|file| file.path).collect(), Vec::new())
             }
-            ToolKind::ClientRead(reads) => {
+            CallKind::ClientRead(reads) => {
                 let paths = path_arguments(arguments);
                 let paths = if paths.is_empty() { vec!["."] } else { paths };
                 (paths, kind::file_texts(*reads, arguments))
             }
-            ToolKind::ClientWrite
-            | ToolKind::Patch(None)
-            | ToolKind::Fetch
-            | ToolKind::WebSearch
-            | ToolKind::Subagent(_)
-            | ToolKind::Stdin { .. }
-            | ToolKind::Mcp { .. }
-            | ToolKind::Other => (path_arguments(arguments), text_arguments(arguments)),
+            CallKind::ClientWrite
+            | CallKind::Patch(None)
+            | CallKind::Fetch
+            | CallKind::WebSearch
+            | CallKind::Subagent(_)
+            | CallKind::Stdin { .. }
+            | CallKind::Mcp { .. }
+            | CallKind::Other => (path_arguments(arguments), text_arguments(arguments)),
         };
         let usable = path_texts
             .iter()
@@ -120,15 +122,15 @@ impl<'a> JudgedCall<'a> {
             .map(|text| JudgedPath::new(text, &place))
             .collect::<Vec<_>>();
         let (addresses, more_addresses) = match &kind {
-            ToolKind::File(_) | ToolKind::Patch(_) => (Vec::new(), false),
-            ToolKind::ClientRead(_)
-            | ToolKind::ClientWrite
-            | ToolKind::Fetch
-            | ToolKind::WebSearch
-            | ToolKind::Subagent(_)
-            | ToolKind::Stdin { .. }
-            | ToolKind::Mcp { .. }
-            | ToolKind::Other => addresses_in(arguments),
+            CallKind::File(_) | CallKind::Patch(_) => (Vec::new(), false),
+            CallKind::ClientRead(_)
+            | CallKind::ClientWrite
+            | CallKind::Fetch
+            | CallKind::WebSearch
+            | CallKind::Subagent(_)
+            | CallKind::Stdin { .. }
+            | CallKind::Mcp { .. }
+            | CallKind::Other => addresses_in(arguments),
         };
         Self {
             name,
@@ -160,7 +162,7 @@ impl<'a> JudgedCall<'a> {
             .find(|rule| rule.origin == RuleOrigin::User)
             .or(reads().next());
         let touches_nothing = reads().any(|rule| rule.origin == RuleOrigin::BuiltIn)
-            && matches!(self.kind, ToolKind::Other);
+            && matches!(self.kind, CallKind::Other);
         let guarded = match touches_nothing {
             true => None,
             false => self.guard_verdict(assessor),
@@ -256,7 +258,7 @@ impl<'a> JudgedCall<'a> {
             }
             Category::Write | Category::Destructive | Category::Blocked => {
                 // No file has a path that is too long, so nothing is written there.
-                let unseen = self.more_paths && !matches!(self.kind, ToolKind::File(_));
+                let unseen = self.more_paths && !matches!(self.kind, CallKind::File(_));
                 unseen || paths.any(|path| rule.matches_path(&path.relative))
             }
         }
@@ -281,7 +283,7 @@ impl<'a> JudgedCall<'a> {
         let unclear =
             |risk: Risk, reason: &str| Some(CommandVerdict::write(risk, "tool.arguments", reason));
         match &self.kind {
-            ToolKind::File(file_tool) => {
+            CallKind::File(file_tool) => {
                 let Some(path) = self.paths.first() else {
                     return unclear(Risk::High, "its path is too long for any file");
                 };
@@ -292,11 +294,11 @@ impl<'a> JudgedCall<'a> {
                     }
                 }
             }
-            ToolKind::ClientRead(_) => self.client_read_verdict(assessor),
-            ToolKind::ClientWrite if self.paths.is_empty() => {
+            CallKind::ClientRead(_) => self.client_read_verdict(assessor),
+            CallKind::ClientWrite if self.paths.is_empty() => {
                 unclear(Risk::High, "changes a file that its arguments do not name")
             }
-            ToolKind::ClientWrite | ToolKind::Patch(Some(_)) => {
+            CallKind::ClientWrite | CallKind::Patch(Some(_)) => {
                 let verdicts = self.paths.iter();
                 let verdicts = verdicts.filter_map(|path| self.write_verdict(path, assessor));
                 let too_many = self
@@ -306,11 +308,11 @@ impl<'a> JudgedCall<'a> {
                 let verdicts: Vec<_> = verdicts.chain(too_many).collect();
                 verdicts.into_iter().reduce(CommandVerdict::max)
             }
-            ToolKind::Patch(None) => {
+            CallKind::Patch(None) => {
                 let reason = "applies a patch that PVP cannot read, so its files are not known";
                 Some(CommandVerdict::write(Risk::High, "client.patch", reason))
             }
-            ToolKind::Stdin { types: true } => {
+            CallKind::Stdin { types: true } => {
                 let reason = "types into a shell that is already running, where nothing is judged";
                 Some(CommandVerdict::new(
                     Category::Blocked,
@@ -319,12 +321,12 @@ impl<'a> JudgedCall<'a> {
                     reason,
                 ))
             }
-            ToolKind::Stdin { types: false }
-            | ToolKind::Fetch
-            | ToolKind::WebSearch
-            | ToolKind::Subagent(_)
-            | ToolKind::Mcp { .. }
-            | ToolKind::Other => {
+            CallKind::Stdin { types: false }
+            | CallKind::Fetch
+            | CallKind::WebSearch
+            | CallKind::Subagent(_)
+            | CallKind::Mcp { .. }
+            | CallKind::Other => {
                 let reason = format!("its arguments are not those of PVP's own `{}`", self.name);
                 FileTool::is_name(self.name).then(|| unclear(Risk::Medium, &reason))?
             }
@@ -372,7 +374,7 @@ impl<'a> JudgedCall<'a> {
         assessor.notes.insert(format!("may hold secrets: {shown}"));
         let reason = format!("names `{shown}`, which may hold secrets");
         let (risk, rule) = (Risk::High, "path.secret");
-        Some(match matches!(self.kind, ToolKind::ClientRead(_)) {
+        Some(match matches!(self.kind, CallKind::ClientRead(_)) {
             true => CommandVerdict::sensitive_read(risk, rule, &reason),
             false => CommandVerdict::write(risk, rule, &reason),
         })
@@ -452,7 +454,7 @@ impl<'a> JudgedCall<'a> {
     /// How a read is held to reading. Nothing of ours confines another program's tool; its owner
     /// has vouched for it.
     fn read_profile(&self) -> SandboxProfile {
-        match matches!(self.kind, ToolKind::File(FileTool::Read { .. })) {
+        match matches!(self.kind, CallKind::File(FileTool::Read { .. })) {
             true => SandboxProfile::Read,
             false => SandboxProfile::None,
         }
@@ -464,7 +466,7 @@ impl<'a> JudgedCall<'a> {
             let doubt = "its path contains control characters";
             assessor.doubts.push(doubt.to_owned());
         }
-        let ToolKind::File(
+        let CallKind::File(
             FileTool::Write { content: text, .. } | FileTool::Edit { new_text: text, .. },
         ) = &self.kind
         else {
@@ -555,7 +557,7 @@ pub(crate) fn changed_file(action: &Action, workspace: &Workspace) -> Option<Str
     match &file_tool {
         FileTool::Read { .. } => None,
         FileTool::Write { path, .. } | FileTool::Edit { path, .. } => {
-            let path = JudgedPath::new(path, &Place::new(workspace, action.cwd.as_deref()));
+            let path = JudgedPath::new(path, &PathPlace::new(workspace, action.cwd.as_deref()));
             path.is_inside.then_some(path.relative)
         }
     }

@@ -13,7 +13,7 @@ use crate::{
     Role, SessionConfig, SessionId, Timestamp,
 };
 
-pub use decision::{AwaitedVotes, Decision, ProposalDecision, ProposalRequest};
+pub use decision::{AwaitedVotes, DecisionState, ProposalDecision, ProposalRequest};
 
 wire_enums! {
     /// The state of a gate.

@@ -139,7 +139,7 @@ mod tests {
             crate::ToolCategory,
             crate::Transport,
             crate::api::CommandStatus,
-            crate::api::Decision,
+            crate::api::DecisionState,
             crate::api::GateStatus,
             crate::api::TokenState,
             crate::api::VoteChoice,

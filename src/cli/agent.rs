@@ -1,5 +1,6 @@
 //! `pvp agent`: joins a session as an agent with a brain and an executor.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,11 +11,14 @@ use pvp_agent::agent::Agent;
 use pvp_agent::brain::provider::{Dialect, Provider, ThinkingMode};
 use pvp_agent::brain::{self, Brain, ScriptedBrain};
 use pvp_agent::turn_loop::{AgentEvent, AgentOptions, ExitWhen, run_turn_loop};
+use pvp_bridge::headless::DriveUntil;
+use pvp_client::Link;
 
+use super::agent_client::AcpClient;
 use super::agent_flags::{
     AgentLinkArguments, ExecutorArguments, no_trials_notice, until_shutdown, wait_until_left,
 };
-use super::{one_line, print_line, server};
+use super::{agent_client, one_line, print_line, server};
 
 /// Answers in a row before the agent waits for a person, unless told otherwise.
 const DEFAULT_MOST_ANSWERS: u32 = 100;
@@ -28,6 +32,26 @@ pub(crate) struct AgentArguments {
     #[command(flatten)]
     executor: ExecutorArguments,
 
+    /// Let people prompt this client, with these arguments, in place of a model: claude or codex,
+    /// without a screen of its own. Takes the rest of the line
+    #[arg(
+        long,
+        value_name = "CLIENT",
+        num_args = 1..,
+        allow_hyphen_values = true,
+        conflicts_with_all = ["acp", "brain", "script", "model"]
+    )]
+    client: Vec<OsString>,
+    /// In place of a model: start this agent, which speaks the Agent Client Protocol, and let people
+    /// prompt it. The rest of the line is its command
+    #[arg(
+        long,
+        value_name = "CMD",
+        num_args = 1..,
+        allow_hyphen_values = true,
+        conflicts_with_all = ["brain", "script", "model"]
+    )]
+    acp: Option<Vec<OsString>>,
     /// Exit when the script ends or the first prompt has been answered
     #[arg(long)]
     once: bool,
@@ -81,6 +105,17 @@ pub(super) struct BrainArguments {
 pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     let link = arguments.link.read_link()?;
     server::init_tracing("warn");
+    if let Some((program, words)) = arguments.client.split_first() {
+        let until = match arguments.once {
+            true => DriveUntil::FirstTurnEnds,
+            false => DriveUntil::SessionEnds,
+        };
+        agent_client::run(link, &arguments.link, program, words, until)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(command) = &arguments.acp {
+        return run_acp(arguments, link, command);
+    }
     let brain = arguments.brain.build_brain()?;
     let agent_options = AgentOptions {
         instructions: arguments.brain.read_instructions()?,
@@ -109,6 +144,30 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
         }
         run_until_stopped(agent, brain, agent_options).await
     })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lets people prompt an agent that speaks ACP.
+fn run_acp(
+    arguments: &AgentArguments,
+    link: Link,
+    command: &[OsString],
+) -> anyhow::Result<ExitCode> {
+    let until = match arguments.once {
+        true => DriveUntil::FirstTurnEnds,
+        false => DriveUntil::SessionEnds,
+    };
+    let client = AcpClient {
+        command,
+        link_arguments: &arguments.link,
+        executor: &arguments.executor,
+        quiet: arguments.quiet,
+    };
+    let runtime = super::runtime()?;
+    let ended = runtime.block_on(client.run(link, until));
+    // What the agent left behind is not waited for.
+    runtime.shutdown_background();
+    ended?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args, ValueEnum};
-use pvp_agent::agent::Agent;
+use pvp_agent::agent::{Agent, InterruptAnswers};
 use pvp_agent::executor::{
     AcceptedOrigins, DEFAULT_READ_MEMORY_BYTES, ExecutorSettings, GitSettings,
 };
@@ -150,6 +150,17 @@ impl ExecutorArguments {
         link: Link,
         arguments: &AgentLinkArguments,
     ) -> anyhow::Result<Agent> {
+        self.join_answering(link, arguments, InterruptAnswers::AtOnce)
+            .await
+    }
+
+    /// Like [`join`](Self::join), and says who acknowledges interrupts.
+    pub(super) async fn join_answering(
+        &self,
+        link: Link,
+        arguments: &AgentLinkArguments,
+        answers: InterruptAnswers,
+    ) -> anyhow::Result<Agent> {
         let participant = arguments.participant.as_ref();
         let mut settings = self.executor_settings(&link, participant).await?;
         settings.private_paths.extend(arguments.link_file.clone());
@@ -163,14 +174,20 @@ impl ExecutorArguments {
             record_check: super::record_memory().map_or(RecordCheck::Off, RecordCheck::Enforce),
             ..ConnectOptions::default()
         };
-        Ok(Agent::connect_with(link, options, settings, policy).await?)
+        Ok(Agent::connect_answering(link, options, settings, policy, answers).await?)
     }
 
-    async fn executor_settings(
-        &self,
-        link: &Link,
-        participant: Option<&ParticipantId>,
+    /// The settings of an executor of which no flags speak.
+    pub(super) fn settings_for(
+        workspace: &Path,
+        participant: &ParticipantId,
     ) -> anyhow::Result<ExecutorSettings> {
+        let state = agent_state_directory(participant)?;
+        Ok(ExecutorSettings::new(workspace.to_owned(), state))
+    }
+
+    /// The directory where commands run, as an absolute path without links.
+    pub(super) fn workspace(&self) -> anyhow::Result<PathBuf> {
         let workspace = match &self.workspace {
             Some(workspace) => workspace.clone(),
             None => super::current_directory()?,
@@ -184,6 +201,15 @@ impl ExecutorArguments {
                 workspace.display()
             );
         }
+        Ok(workspace)
+    }
+
+    async fn executor_settings(
+        &self,
+        link: &Link,
+        participant: Option<&ParticipantId>,
+    ) -> anyhow::Result<ExecutorSettings> {
+        let workspace = self.workspace()?;
         let state = match (&self.state, participant) {
             (Some(state), _) => state.clone(),
             (None, Some(participant)) => agent_state_directory(participant)?,

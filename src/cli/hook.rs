@@ -26,7 +26,7 @@ const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Args)]
-pub(crate) struct HookArguments {
+pub(crate) struct ClientHookArguments {
     #[command(subcommand)]
     command: HookCommand,
 }
@@ -70,7 +70,7 @@ enum HookCommand {
     },
 }
 
-pub(crate) fn run(arguments: &HookArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &ClientHookArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         HookCommand::Run {
             client,
@@ -225,7 +225,9 @@ fn nobody_reads() -> bool {
         tv_nsec: 0,
     };
     let polled = poll(&mut descriptors, Some(&at_once));
-    polled.is_ok() && descriptors[0].revents().contains(PollFlags::ERR)
+    // A pipe without a reader is an error; some clients use a socket, which hangs up.
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    polled.is_ok() && descriptors[0].revents().intersects(gone)
 }
 
 fn print_reply(reply: &HookReply) -> ExitCode {

@@ -19,13 +19,13 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::supervision::{self, Supervision, SupervisionArguments};
-use super::{agent_flags, check, invite, one_line, print_warning, server};
+use super::{agent_flags, check, invite, one_line, print_warning, run_codex, server};
 
 /// How long a client may take to say its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long leaving the session may take once the client has ended.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 pub(crate) struct RunArguments {
@@ -48,6 +48,10 @@ pub(crate) struct RunArguments {
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     let (program, client_arguments) = arguments.client.split_first().context("name a client")?;
     let client = client_of(program)?;
+    if client == HookClient::Codex {
+        let version = || client_version(program);
+        return run_codex::run(&arguments.supervision, program, client_arguments, version);
+    }
     let version = client_version(program)?;
     let mut supervision = arguments.supervision.find(client.name(), version)?;
     supervision.settings.defer_after_seconds = arguments.defer_after;
@@ -193,7 +197,7 @@ async fn offer_tools(supervision: &Supervision) -> anyhow::Result<Keeper> {
 }
 
 /// Waits for the client. Signals of the terminal are for it alone; a request to end is passed on.
-async fn wait_for(mut child: Child) -> anyhow::Result<ExitStatus> {
+pub(super) async fn wait_for(mut child: Child) -> anyhow::Result<ExitStatus> {
     let watch = |kind: SignalKind| signal(kind).context("watching for signals");
     let mut interrupt = watch(SignalKind::interrupt())?;
     let mut quit = watch(SignalKind::quit())?;
@@ -213,7 +217,7 @@ async fn wait_for(mut child: Child) -> anyhow::Result<ExitStatus> {
     }
 }
 
-fn pass_on(pid: Option<Pid>, signal: Signal) {
+pub(super) fn pass_on(pid: Option<Pid>, signal: Signal) {
     if let Some(pid) = pid {
         // The client may have ended meanwhile.
         let _ = kill_process(pid, signal);
@@ -221,7 +225,7 @@ fn pass_on(pid: Option<Pid>, signal: Signal) {
 }
 
 /// The client's exit code, as a shell gives it.
-fn exit_code(status: ExitStatus) -> ExitCode {
+pub(super) fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))

@@ -54,9 +54,13 @@ pub(super) struct SupervisionArguments {
 
 /// Where a client is supervised, and as whom.
 pub(super) struct Supervision {
+    /// Who the client is, and where.
     pub(super) settings: ClientSettings,
+    /// Where what is known about it is kept.
     pub(super) files: ClientFiles,
+    /// That no other client has its identity.
     pub(super) lock: IdentityLock,
+    /// The link that it works with.
     pub(super) agent_link: Link,
     /// What a person is told before the client starts.
     pub(super) notices: Vec<String>,
@@ -65,7 +69,7 @@ pub(super) struct Supervision {
 }
 
 /// Whom a client is.
-struct Identity {
+struct ClientIdentity {
     files: ClientFiles,
     lock: IdentityLock,
     link: Link,
@@ -188,7 +192,7 @@ impl SupervisionArguments {
     }
 
     /// The identity of a link, unless another client has it.
-    fn given_identity(&self, link: Link) -> anyhow::Result<Identity> {
+    fn given_identity(&self, link: Link) -> anyhow::Result<ClientIdentity> {
         let api = ApiClient::new(link.clone());
         let me = api.whoami()?;
         if me.kind != ParticipantKind::Agent {
@@ -201,16 +205,8 @@ impl SupervisionArguments {
         let session = session.or_else(|| link.session().cloned());
         let session =
             session.context("the link opens several sessions; choose one with --session")?;
-        let server = Digest::of(&[link.base_url().as_bytes()]).to_string();
-        let directory = bridges_directory()?.join(format!("{}-{}", me.participant, &server[..16]));
-        let files = ClientFiles::at(&directory);
-        let Some(lock) = files.lock().context("taking the agent's identity")? else {
-            bail!(
-                "another client is {} already; each client needs a link of its own: `pvp invite --name NAME --role driver --kind agent`",
-                me.participant
-            );
-        };
-        Ok(Identity {
+        let (files, lock) = take_identity(&link, &me.participant)?;
+        Ok(ClientIdentity {
             files,
             lock,
             link: link.with_session(session.clone()),
@@ -354,7 +350,7 @@ impl SupervisionArguments {
     }
 
     /// The first identity for this kind of client that no other client has now.
-    fn own_identity(&self, client: &str, place: &ServerPlace) -> anyhow::Result<Identity> {
+    fn own_identity(&self, client: &str, place: &ServerPlace) -> anyhow::Result<ClientIdentity> {
         let session = self.session_of(place);
         let here = super::current_directory()?;
         let key = match place {
@@ -386,7 +382,7 @@ impl SupervisionArguments {
                 participant: known,
             };
             let (link, participant) = place.invite(invite)?;
-            return Ok(Identity {
+            return Ok(ClientIdentity {
                 files,
                 lock,
                 link: link.with_session(session.clone()),
@@ -429,6 +425,33 @@ impl ServerPlace {
         let link = Link::parse(&invitation.link).context("the server's own link")?;
         Ok((link, invitation.participant))
     }
+}
+
+/// Takes the identity of an agent's link, unless another client has it. `None` if the link has no
+/// token, on a server without login.
+pub(super) fn lock_identity(link: &Link) -> anyhow::Result<Option<IdentityLock>> {
+    if link.token().is_none() {
+        return Ok(None);
+    }
+    let me = ApiClient::new(link.clone()).whoami()?;
+    let (_, lock) = take_identity(link, &me.participant)?;
+    Ok(Some(lock))
+}
+
+fn take_identity(
+    link: &Link,
+    participant: &ParticipantId,
+) -> anyhow::Result<(ClientFiles, IdentityLock)> {
+    let server = Digest::of(&[link.base_url().as_bytes()]).to_string();
+    let directory = bridges_directory()?.join(format!("{participant}-{}", &server[..16]));
+    let files = ClientFiles::at(&directory);
+    let lock = files.lock().context("taking the agent's identity")?;
+    let Some(lock) = lock else {
+        bail!(
+            "another client is {participant} already; each client needs a link of its own: `pvp invite --name NAME --role driver --kind agent`"
+        );
+    };
+    Ok((files, lock))
 }
 
 fn no_session(workspace: &Path) -> String {
@@ -515,6 +538,32 @@ impl Supervision {
 
     /// Says where the client is supervised and how others join, before it takes the terminal.
     pub(super) fn print(&self) -> anyhow::Result<()> {
+        self.print_notices();
+        match &self.join_code {
+            Some(code) if std::io::stdout().is_terminal() => share::print_join_code(code, false),
+            Some(_) | None => {
+                self.print_join_command();
+                Ok(())
+            }
+        }
+    }
+
+    /// The same, for a client that has the standard output.
+    pub(super) fn print_to_stderr(&self) {
+        self.print_notices();
+        self.print_join_command();
+    }
+
+    fn print_join_command(&self) {
+        if let Some(code) = &self.join_code {
+            print_warning(&format!(
+                "another person joins with: {}",
+                share::join_command(code)
+            ));
+        }
+    }
+
+    fn print_notices(&self) {
         let settings = &self.settings;
         print_warning(&format!(
             "{} is {} in session `{}` on {}; decide with `pvp tui`, `pvp gates` or `pvp approve`",
@@ -530,17 +579,6 @@ impl Supervision {
             print_warning(
                 "no link of yours is saved for this directory, so the prompts that you type are not recorded as yours; `pvp login` saves one",
             );
-        }
-        match &self.join_code {
-            Some(code) if std::io::stdout().is_terminal() => share::print_join_code(code, false),
-            Some(code) => {
-                print_warning(&format!(
-                    "another person joins with: {}",
-                    share::join_command(code)
-                ));
-                Ok(())
-            }
-            None => Ok(()),
         }
     }
 }

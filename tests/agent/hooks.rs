@@ -5,18 +5,18 @@ use serde_json::{Value, json};
 
 use crate::fixture::assert_contains;
 use crate::support::cli::CliEnv;
-use crate::support::hook_client::{HookClient, answer_of, decision_of, install};
+use crate::support::hook_client::{HookedClient, answer_of, decision_of, install};
 use crate::support::session::{proposal_of, result_of, send_prompt, wait_until};
 use crate::support::{TestClient, TestServer};
 use crate::{approve, next_gate, reject, start_session};
 
-async fn start() -> (TestServer, TestClient, HookClient) {
+async fn start() -> (TestServer, TestClient, HookedClient) {
     start_in(json!({})).await
 }
 
-async fn start_in(config: Value) -> (TestServer, TestClient, HookClient) {
+async fn start_in(config: Value) -> (TestServer, TestClient, HookedClient) {
     let (server, ann) = start_session(config).await;
-    let client = HookClient::start(&server, "owl").await;
+    let client = HookedClient::start(&server, "owl").await;
     (server, ann, client)
 }
 
@@ -45,7 +45,7 @@ async fn an_approved_call_runs_and_its_result_is_the_clients_word() {
     let said = client.say_done("toolu_1", "touch made", "ok\n").await;
     assert_eq!(said, Value::Null);
     let result = result_of(&mut ann, &proposal).await;
-    assert_eq!(result["result"]["exit_code"], 0);
+    assert_eq!(result["result"]["exitCode"], 0);
     assert_eq!(result["result"]["stdout"], "ok\n");
     assert_eq!(result["attested"], true);
     // What has ended is not decided again.
@@ -80,7 +80,7 @@ async fn a_failed_command_has_its_exit_code_in_the_record() {
     let proposal = proposal_of(&ann, &gate);
     let result = result_of(&mut ann, &proposal).await;
     assert_eq!(result["success"], false);
-    assert_eq!(result["result"]["exit_code"], 2);
+    assert_eq!(result["result"]["exitCode"], 2);
     assert_eq!(result["result"]["stdout"], "no rule");
 }
 
@@ -123,7 +123,9 @@ async fn edit_and_approve(server: &TestServer, ann: &mut TestClient, gate: &str,
     let amend =
         json!({ "gate": gate, "arguments": arguments, "digest": digest, "reason": "safer" });
     ann.send_and_ack("gate.amend", amend).await;
-    let amended = bob.wait_for("gate.amend").await;
+    let of_this_gate =
+        |message: &Value| message["type"] == "gate.amend" && message["payload"]["gate"] == *gate;
+    let amended = bob.wait(of_this_gate).await;
     let digest = &amended["payload"]["assessment"]["digest"];
     let vote = json!({ "gate": gate, "approver": bob.participant, "digest": digest });
     bob.send_and_ack("gate.approve", vote).await;
@@ -192,7 +194,7 @@ async fn reads_inside_the_workspace_run_unasked_if_the_session_says_so() {
     ann.sync().await;
     assert!(found(&ann, "gate.request").is_empty());
     assert_eq!(found(&ann, "tool.propose").len(), 2);
-    let _hook = client.ask_bash("toolu_3", "cat /etc/passwd").await;
+    let _hook = client.ask_bash("toolu_3", "cat ../elsewhere").await;
     next_gate(&mut ann).await;
 }
 
@@ -309,7 +311,7 @@ async fn two_clients_never_share_an_identity() {
     let (server, _ann) = start_session(json!({})).await;
     let user = server.invite("claude", &["driver"], &["--kind", "agent"]);
     let link = server.link(&user, Some("owl"));
-    let client = HookClient::start_as(CliEnv::new(), &link, user.participant, &[]).await;
+    let client = HookedClient::start_as(CliEnv::new(), &link, user.participant, &[]).await;
     let program = client.cli.home().join("bin/claude");
     let arguments = ["run", "--", program.to_str().unwrap()];
     let second = client
@@ -422,7 +424,7 @@ async fn prompts_are_recorded_as_those_of_the_person_at_the_terminal() {
     let (server, mut ann) = start_session(json!({})).await;
     let dee = server.invite("dee", &["driver"], &[]);
     let cli = CliEnv::logged_in(&server.link(&dee, Some("owl"))).await;
-    let client = HookClient::start_with(cli, &server, "owl", &[]).await;
+    let client = HookedClient::start_with(cli, &server, "owl", &[]).await;
     answer_of(
         client
             .start_hook("UserPromptSubmit", json!({ "prompt": "fix it" }))
@@ -448,7 +450,7 @@ async fn a_client_that_ends_closes_its_calls_and_gives_its_exit_code() {
     let (gate, _) = next_gate(&mut ann).await;
     approve(&mut ann, &gate).await;
     decision_of(hook).await;
-    let HookClient { run, cli, .. } = client;
+    let HookedClient { run, cli, .. } = client;
     let ended = run.ended().await;
     assert_eq!(ended.code, Some(7), "{}", ended.err);
     let proposal = proposal_of(&ann, &gate);
@@ -478,16 +480,17 @@ async fn a_long_wait_survives_the_end_of_the_client() {
     let user = server.invite("claude", &["driver"], &["--kind", "agent"]);
     let link = server.link(&user, Some("owl"));
     let flags = ["--defer-after", "1s"];
-    let client = HookClient::start_as(CliEnv::new(), &link, user.participant.clone(), &flags).await;
+    let client =
+        HookedClient::start_as(CliEnv::new(), &link, user.participant.clone(), &flags).await;
     let (decision, _) = decision_of(client.ask_bash("toolu_1", "touch x").await).await;
     assert_eq!(decision, "defer");
     let (gate, _) = next_gate(&mut ann).await;
-    let HookClient { run, cli, .. } = client;
+    let HookedClient { run, cli, .. } = client;
     run.ended().await;
     std::fs::remove_file(cli.home().join("bin/claude.args")).unwrap();
     // It is decided while the client is away.
     approve(&mut ann, &gate).await;
-    let client = HookClient::start_as(cli, &link, user.participant, &flags).await;
+    let client = HookedClient::start_as(cli, &link, user.participant, &flags).await;
     let (decision, _) = decision_of(client.ask_bash("toolu_1", "touch x").await).await;
     assert_eq!(decision, "allow");
     let again = client.ask_bash("toolu_1", "touch x").await;
@@ -497,7 +500,7 @@ async fn a_long_wait_survives_the_end_of_the_client() {
 #[tokio::test]
 async fn the_client_gets_no_link_and_nothing_that_switches_its_hooks_off() {
     let (server, _ann) = start_session(json!({})).await;
-    let client = HookClient::start(&server, "owl").await;
+    let client = HookedClient::start(&server, "owl").await;
     let environment = client.environment();
     assert!(!environment.contains("PVP_"), "{environment}");
     assert!(!environment.contains("token="), "{environment}");

@@ -10,8 +10,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod acp;
+mod acp_editor;
 mod background;
 mod binary_output;
+mod claude_control;
+mod codex;
 mod commit_decisions;
 mod executor_alone;
 mod file_tools;

@@ -360,8 +360,11 @@ async fn when_the_session_has_ended_calls_fail_and_approvals_are_denied() {
     let (_server, mut ann, mut client) = start().await;
     let waiting = client.shell("touch made").await;
     next_gate(&mut ann).await;
-    ann.send_and_ack("session.end", json!({ "reason": "enough" }))
-        .await;
+    ann.send_and_ack(
+        "session.end",
+        json!({ "reason": "enough", "final_state": "completed" }),
+    )
+    .await;
     let result = client.result(waiting).await;
     assert!(result.is_error);
     assert_contains(&result.text, &["Nothing was done."]);
@@ -530,7 +533,11 @@ async fn a_permission_prompt_is_allowed_with_its_input() {
     );
     // The client runs it, and our executor does not.
     let proposal = proposal_of(&ann, &gate);
-    result_of(&mut ann, &proposal).await;
+    let result = result_of(&mut ann, &proposal).await;
+    assert_eq!(
+        (&result["attested"], &result["outcome"]),
+        (&json!(true), &json!("unknown"))
+    );
     assert!(!client.cli.workdir().join("made").exists());
 }
 
@@ -543,10 +550,7 @@ async fn a_permission_prompt_is_denied_with_who_and_why() {
     reject(&mut ann, &gate, "not that file").await;
     let denied = parse_decision(&client.result(id).await);
     assert_eq!(denied["behavior"], "deny");
-    let expected = format!(
-        "Rejected by {}, with the reason: not that file.",
-        ann.participant
-    );
+    let expected = format!("Rejected by {}: not that file.", ann.participant);
     assert_starts_with(denied["message"].as_str().unwrap(), &expected);
     for arguments in [json!({}), json!({ "tool_name": "Bash", "input": "ls" })] {
         let id = client.call("approve", arguments).await;
@@ -566,8 +570,9 @@ async fn a_permission_prompt_is_allowed_as_people_edited_it() {
     )
     .await;
     let (gate, _) = next_gate(&mut ann).await;
+    let edited = json!({ "path": "a", "content": "c", "files": [{ "path": "a" }] });
+    edit_and_approve(&mut ann, &mut bob, &gate, edited).await;
     let edited = json!({ "file_path": "a", "content": "c" });
-    edit_and_approve(&mut ann, &mut bob, &gate, edited.clone()).await;
     let allowed = parse_decision(&client.result(id).await);
     assert_eq!(
         allowed,

@@ -24,6 +24,7 @@ mod messages;
 mod metrics;
 mod open_mode;
 mod openapi;
+mod proposals;
 mod published_binding;
 mod refusal_case;
 mod refusals;

@@ -24,6 +24,7 @@ fn operations(api: &HttpTestClient, gate: &str) -> Vec<(String, String, &'static
             ("session", SESSION),
             ("gate", gate),
             ("ref", gate),
+            ("proposal", gate),
             ("token", "0123"),
         ];
         let filled = names.iter().fold(path.clone(), |path, (name, value)| {
@@ -48,6 +49,10 @@ fn valid_body(method: &str, path: &str) -> Option<Value> {
         "invites" => json!({ "name": "x", "roles": ["observer"] }),
         "codes" => json!({ "roles": ["observer"] }),
         "sessions" => json!({ "session": "made" }),
+        "proposals" => json!({
+            "id": "made", "tool_name": "shell", "arguments": { "full_command": "touch z" },
+            "category": "shell_execute",
+        }),
         _ => json!({ "type": "context.add", "payload": context_payload("k") }),
     })
 }
@@ -156,7 +161,7 @@ async fn unknown_names_are_not_found() {
     );
     for (method, path, _) in operations(ann, "p1") {
         if path.contains("p1") {
-            let sentence = if path.contains("outputs") {
+            let sentence = if path.contains("outputs") || path.ends_with("decision") {
                 output
             } else {
                 gate

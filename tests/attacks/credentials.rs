@@ -49,6 +49,8 @@ fn files_with_credentials(directory: &Path) -> Vec<PathBuf> {
 /// What became of a command that was proposed as if it were harmless.
 #[derive(Debug, PartialEq, Eq)]
 enum AttemptOutcome {
+    /// A rule blocks it for good.
+    Blocked,
     /// It waits for people.
     Asked,
     /// It ran unasked, and printed this on both streams.
@@ -74,6 +76,9 @@ async fn outcome_of(person: &mut TestClient, line: &str) -> AttemptOutcome {
         Some(proposal) => proposal.clone(),
         None => person.wait(is_line).await,
     };
+    if proposal["payload"]["assessment"]["category"] == "blocked" {
+        return AttemptOutcome::Blocked;
+    }
     let proposal = proposal["id"].as_str().unwrap().to_owned();
     let is_end = |message: &Value| {
         let payload = &message["payload"];
@@ -189,7 +194,7 @@ async fn the_link_and_the_key_that_pvp_up_leaves_in_the_workspace() {
     let lines = [&named[..], &swept[..]].concat();
     let agent = up.start_agent(cli, &lines, &[]).await;
     let outcomes = attempt(&mut up.person, &agent.user.participant, &lines).await;
-    assert_eq!(outcomes[..5], [const { AttemptOutcome::Asked }; 5]);
+    assert_eq!(outcomes[..5], [const { AttemptOutcome::Blocked }; 5]);
     for outcome in &outcomes[5..] {
         let AttemptOutcome::Ran { printed } = outcome else {
             panic!("{outcome:?}");
@@ -278,7 +283,9 @@ async fn a_data_directory_and_a_home_that_lie_inside_of_the_workspace() {
     let outcomes = attempt(&mut up.person, &user.participant, &lines).await;
     let printed = |at: usize| match &outcomes[at] {
         AttemptOutcome::Ran { printed } => printed.as_str(),
-        AttemptOutcome::Asked => panic!("{} was asked for", lines[at]),
+        outcome @ (AttemptOutcome::Asked | AttemptOutcome::Blocked) => {
+            panic!("{}: {outcome:?}", lines[at])
+        }
     };
     assert_eq!(printed(0), "plain notes\n");
     assert!(printed(1).contains("notes"), "{:?}", outcomes[1]);
@@ -397,7 +404,7 @@ async fn the_arguments_and_the_environment_of_other_processes() {
             assert!(!printed.contains("environment-4f1d"), "{line}: {printed}");
         }
     }
-    assert_ne!(outcomes[0], AttemptOutcome::Asked);
+    assert!(matches!(outcomes[0], AttemptOutcome::Ran { .. }));
     // What cannot work inside is asked for, and does not fail without a word.
     for (line, outcome) in lines.iter().zip(&outcomes).skip(ran.len()) {
         assert_eq!(*outcome, AttemptOutcome::Asked, "{line}");

@@ -9,13 +9,14 @@ mod conversation;
 mod gemini;
 mod http;
 mod responses;
+mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -39,7 +40,7 @@ const SIDE_ANSWER: &str = r#"{"title":"Scripted session","reasoning":"scripted",
 ///
 /// A subagent gets a script of its own if the first message to it has `SUBAGENT-SCRIPT:` and the
 /// turns as JSON: `[{"calls":[{"name":"Bash","arguments":{}}]},{"text":"done"}]`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turn {
     /// Calls of tools, made at the same time.
@@ -59,7 +60,7 @@ impl Turn {
     }
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ToolCall {
     pub name: String,
     /// The arguments; a string is the input of a free-form tool of the Responses API.
@@ -198,8 +199,7 @@ impl ScriptedModel {
 
     /// The tools that the newest request of the main conversation offers.
     pub fn tools_offered(&self) -> Vec<String> {
-        self.last_main()
-            .map_or(Vec::new(), |request| request.tools)
+        self.last_main().map_or(Vec::new(), |request| request.tools)
     }
 
     /// The first request, also among those before, of which this is true.
@@ -216,7 +216,10 @@ impl ScriptedModel {
         };
         match tokio::time::timeout(WAIT_LIMIT, found).await {
             Ok(request) => request,
-            Err(_) => panic!("no such request; the last one:\n{}", self.last_request_text()),
+            Err(_) => panic!(
+                "no such request; the last one:\n{}",
+                self.last_request_text()
+            ),
         }
     }
 
@@ -312,8 +315,11 @@ impl Shared {
         } else if path.contains("ountTokens") {
             http::Response::json(&serde_json::json!({ "totalTokens": 10 }))
         } else if path.ends_with("/models") {
-            let model = serde_json::json!({ "id": "scripted", "object": "model", "owned_by": "test" });
-            http::Response::json(&serde_json::json!({ "object": "list", "data": [model], "models": [] }))
+            let model =
+                serde_json::json!({ "id": "scripted", "object": "model", "owned_by": "test" });
+            http::Response::json(
+                &serde_json::json!({ "object": "list", "data": [model], "models": [] }),
+            )
         } else if path == "/" {
             http::Response::json(&serde_json::json!({}))
         } else {

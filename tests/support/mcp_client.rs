@@ -9,11 +9,13 @@ use super::cli::{CliEnv, CliProcess};
 pub struct McpClient {
     /// The working directory and home of the process.
     pub cli: CliEnv,
+    /// The `pvp mcp` behind it.
     pub process: CliProcess,
     /// The participant that it works as.
     pub participant: String,
     /// What it answered to `initialize`.
     pub welcome: Value,
+    /// The id of the next request.
     next_id: u64,
     /// Received, and not consumed by the test yet.
     unread: Vec<Value>,
@@ -37,11 +39,11 @@ impl McpClient {
         let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
         let link = server.link(&user, Some(session));
         let process = spawn(&cli, &link, flags);
-        Self::initialized(cli, process, user.participant).await
+        Self::over(cli, process, user.participant).await
     }
 
-    /// Initializes a process that serves MCP.
-    pub async fn initialized(cli: CliEnv, process: CliProcess, participant: String) -> Self {
+    /// Initializes a server that was started elsewhere.
+    pub async fn over(cli: CliEnv, process: CliProcess, participant: String) -> Self {
         let mut client = Self {
             process,
             cli,

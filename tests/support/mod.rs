@@ -12,9 +12,12 @@
     reason = "whatever is not as expected ends the test"
 )]
 
+pub mod acp_agent;
 pub mod agent_process;
 pub mod audit;
 pub mod cli;
+pub mod codex_client;
+pub mod control_client;
 pub mod fake_model;
 pub mod hook_client;
 pub mod load;

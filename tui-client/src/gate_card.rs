@@ -315,7 +315,7 @@ fn execution_summary(requested: &RequestedAction, view: &View) -> String {
             let tool = requested.tool.as_deref().unwrap_or_default();
             let call = requested.call.as_ref();
             let stated = call.and_then(|call| call.stated_category);
-            let stated = stated.map(|it| format!(" (`{}`, as the agent states it)", it.as_str()));
+            let stated = stated.map(|it| format!(" (stated: `{}`)", it.as_str()));
             let stated = stated.unwrap_or_default();
             let how = match requested.degree {
                 Some(_) => "as",

@@ -186,6 +186,58 @@ impl ClientFileCalls {
             contents: prepared.shown_files.contents,
         })
     }
+
+    /// Writes a file for a client whose call was allowed: if it is the file of the call, the file is
+    /// as it was bound, and the content is what the call makes of it.
+    pub fn carry_out(
+        &self,
+        tool_name: &str,
+        bound: &BoundClientCall,
+        path: &Path,
+        content: &str,
+    ) -> Result<(), String> {
+        let mut arguments = bound.arguments.clone();
+        arguments.remove("files");
+        let now = self.bind(tool_name, &arguments);
+        let files = |call: &BoundClientCall| call.arguments.get("files").cloned();
+        if now.as_ref().map(files) != Some(files(bound)) {
+            return Err("the file has changed since it was approved".to_owned());
+        }
+        let action = Action::from_tool_call(tool_name, &arguments);
+        let file_tool = FileTool::from_action(&action).ok_or("it is no call of a file tool")?;
+        let workspace = &self.0.settings.workspace;
+        if workspace.join(file_tool.path()) != workspace.join(path) {
+            return Err("it is another file".to_owned());
+        }
+        let path = file_tool.path();
+        let workspace_files = WorkspaceFiles::open(&self.0.settings.workspace)?;
+        let change = workspace_files.begin_change(path)?;
+        let present = change.present.as_ref().map(|it| it.content.as_slice());
+        let is_approved = match &file_tool {
+            FileTool::Read { .. } => false,
+            FileTool::Write {
+                content: approved, ..
+            } => approved == content,
+            FileTool::Edit {
+                old_text,
+                new_text,
+                replace_all,
+                ..
+            } => {
+                let edit = TextEdit {
+                    path,
+                    old_text,
+                    new_text,
+                    replace_all: *replace_all,
+                };
+                edit.apply(present.unwrap_or_default())?.0 == content
+            }
+        };
+        match is_approved {
+            true => change.commit(content.as_bytes()),
+            false => Err("the content is not what was approved".to_owned()),
+        }
+    }
 }
 
 fn bound_file(path: &str, sha256: Option<Digest>, bytes: u64) -> BoundFile {

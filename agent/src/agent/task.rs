@@ -6,16 +6,17 @@ use std::collections::{BTreeMap, VecDeque};
 use pvp_client::view::ProposalView;
 use pvp_client::{Connection, ConnectionEvents, View, now};
 use pvp_protocol::payload::{
-    InterruptAcknowledge, InterruptAction, InterruptRaise, InterruptUrgency, SessionWelcome,
+    InterruptAcknowledge, InterruptAction, InterruptRaise, InterruptUrgency, RunBy, SessionWelcome,
 };
 use pvp_protocol::{Envelope, ExtraFields, MessageId, Sender, ServerMessage};
 use tokio::sync::{mpsc, oneshot};
 
 use super::recap::SessionRecap;
 use super::shared_context::SharedContext;
-use super::{AgentInput, MAX_NAME_BYTES, Requester};
+use super::{AgentInput, InterruptAnswers, MAX_NAME_BYTES, Requester};
 use crate::brain::result_text::truncate_middle;
 use crate::brain::tools::BackgroundJob;
+use crate::client_calls::ClientCalls;
 use crate::executor::{Executor, RunEvent};
 use crate::proposer::{ProposalEvent, ProposalTracker, ProposerRequest};
 use crate::received::{Received, next_received};
@@ -47,6 +48,8 @@ pub(super) struct AgentTask {
     view: View,
     /// Runs the granted commands.
     executor: Executor,
+    /// What a client of this agent runs by itself; the executor has no part in it.
+    client_calls: ClientCalls,
     /// Who waits for what becomes of which proposal.
     proposals: ProposalTracker,
     /// The process ids of background jobs, which only this machine knows; those that the view has
@@ -64,6 +67,8 @@ pub(super) struct AgentTask {
     welcomed: bool,
     /// Where the inputs go.
     inputs: mpsc::Sender<AgentInput>,
+    /// Who acknowledges interrupts.
+    interrupt_answers: InterruptAnswers,
 }
 
 impl AgentTask {
@@ -71,8 +76,10 @@ impl AgentTask {
         connection: Connection,
         executor: Executor,
         inputs: mpsc::Sender<AgentInput>,
+        interrupt_answers: InterruptAnswers,
     ) -> Self {
         Self {
+            client_calls: ClientCalls::new(connection.clone()),
             connection,
             view: View::default(),
             executor,
@@ -84,6 +91,7 @@ impl AgentTask {
             recap: None,
             welcomed: false,
             inputs,
+            interrupt_answers,
         }
     }
 
@@ -124,7 +132,15 @@ impl AgentTask {
 
     /// The executor writes a proposal down before it is sent; one that it cannot write down is not.
     async fn on_request(&mut self, request: ProposerRequest) {
-        if let ProposerRequest::Track { id, action, .. } = &request
+        if let ProposerRequest::Track {
+            id,
+            action,
+            runs: RunBy::Client,
+            ..
+        } = &request
+        {
+            self.client_calls.record(id, action);
+        } else if let ProposerRequest::Track { id, action, .. } = &request
             && let Err(error) = self.executor.record_proposal(id, action).await
         {
             if let ProposerRequest::Track { registered, .. } = request {
@@ -217,7 +233,14 @@ impl AgentTask {
 
     fn on_message(&mut self, envelope: &Envelope) {
         self.view.fold(envelope);
-        self.executor.on_message(&self.view, envelope);
+        self.client_calls.on_message(&self.view, envelope);
+        if self.is_of_client(envelope) {
+            if self.refuses(envelope) {
+                return;
+            }
+        } else {
+            self.executor.on_message(&self.view, envelope);
+        }
         self.proposals.on_message(&self.view, envelope);
         self.shared_context.on_message(envelope);
         if !self.job_waiters.is_empty() {
@@ -235,6 +258,27 @@ impl AgentTask {
         }
         if recapped.is_none() {
             self.on_live_message(envelope);
+        }
+    }
+
+    /// Whether it is about the run of a call that a client runs, of which the executor must not know.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "everything else may be for the executor too"
+    )]
+    fn is_of_client(&self, envelope: &Envelope) -> bool {
+        match &envelope.message {
+            ServerMessage::ToolExecute(it) => self.client_calls.knows(&it.tool_proposal),
+            ServerMessage::ToolResult(it) => self.client_calls.knows(&it.tool_proposal),
+            ServerMessage::ToolCancel(it) => self.client_calls.knows(&it.tool_proposal),
+            _ => false,
+        }
+    }
+
+    fn refuses(&self, envelope: &Envelope) -> bool {
+        match &envelope.message {
+            ServerMessage::ToolExecute(execute) => self.client_calls.refuses(execute),
+            _ => false,
         }
     }
 
@@ -312,7 +356,10 @@ impl AgentTask {
             ServerMessage::InterruptRaise(interrupt)
                 if interrupt.target.as_ref().is_none_or(|target| target == me) =>
             {
-                self.acknowledge_interrupt(&id, interrupt);
+                match self.interrupt_answers {
+                    InterruptAnswers::AtOnce => self.acknowledge_interrupt(&id, interrupt),
+                    InterruptAnswers::ByReader => {}
+                }
                 let interrupt = Box::new(interrupt.clone());
                 self.send_input(AgentInput::Interrupt { id, by, interrupt });
             }

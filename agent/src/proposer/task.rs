@@ -2,14 +2,13 @@
 //! what was proposed.
 
 use pvp_client::{Connection, ConnectionEvents, View};
-use pvp_protocol::payload::{GateOutcome, ToolExecute};
+use pvp_protocol::payload::ToolExecute;
 use pvp_protocol::{Envelope, Sender, ServerMessage};
 use tokio::sync::mpsc;
 
 use super::{PersonRequest, PersonRequestKind, ProposalTracker, ProposerRequest};
+use crate::client_calls::ClientCalls;
 use crate::received::{Received, next_received};
-use crate::run_results::failed_result;
-use crate::shown_actions::{AcceptedOrigins, ShownActions};
 
 pub(super) struct ProposerTask {
     /// The connection to the session.
@@ -19,7 +18,7 @@ pub(super) struct ProposerTask {
     /// Who waits for what becomes of which proposal.
     tracker: ProposalTracker,
     /// What this process proposed, as it knows by itself.
-    shown: ShownActions,
+    calls: ClientCalls,
     /// Where it goes what people ask; closed if nobody wants to know.
     people: mpsc::Sender<PersonRequest>,
 }
@@ -29,7 +28,7 @@ impl ProposerTask {
         Self {
             view: View::default(),
             tracker: ProposalTracker::default(),
-            shown: ShownActions::new(connection.participant().clone(), AcceptedOrigins::default()),
+            calls: ClientCalls::new(connection.clone()),
             connection,
             people,
         }
@@ -64,29 +63,18 @@ impl ProposerTask {
 
     fn on_request(&mut self, request: ProposerRequest) {
         if let ProposerRequest::Track { id, action, .. } = &request {
-            self.shown.record_proposal(id, action);
+            self.calls.record(id, action);
         }
         self.tracker.on_request(request, &self.view);
     }
 
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "everything else changes nothing about what may be granted"
-    )]
     fn on_message(&mut self, envelope: &Envelope) {
         self.view.fold(envelope);
-        match &envelope.message {
-            ServerMessage::GateAmend(amend) => {
-                if let Some(proposal) = self.view.proposal_at_gate(&amend.gate) {
-                    self.shown.record_edit(&proposal.id, amend);
-                }
-            }
-            ServerMessage::ToolExecute(execute) if self.refuses(execute) => return,
-            ServerMessage::GateResolve(resolve) if resolve.outcome != GateOutcome::Approved => {
-                self.shown.forget(&resolve.tool_proposal);
-            }
-            ServerMessage::ToolResult(result) => self.shown.forget(&result.tool_proposal),
-            _ => {}
+        self.calls.on_message(&self.view, envelope);
+        if let ServerMessage::ToolExecute(execute) = &envelope.message
+            && self.refuses(execute)
+        {
+            return;
         }
         self.tracker.on_message(&self.view, envelope);
         if !self.view.is_history(envelope.seq) {
@@ -131,25 +119,8 @@ impl ProposerTask {
     }
 
     /// Refuses a grant for a proposal of this process that is not for exactly what it proposed, or
-    /// comes too late; the result says so. Other processes of the same participant answer for what
-    /// they proposed.
+    /// comes too late. Other processes of the same participant answer for what they proposed.
     fn refuses(&self, execute: &ToolExecute) -> bool {
-        if !self.tracker.is_open(&execute.tool_proposal) {
-            return false;
-        }
-        let Some(Err(why)) = self.shown.check(execute, self.connection.server_now()) else {
-            return false;
-        };
-        let proposal = execute.tool_proposal.clone();
-        tracing::warn!(%proposal, %why, "did not pass on a grant");
-        let result = failed_result(proposal, &why.to_string());
-        let connection = self.connection.clone();
-        // Sending may wait for room in the queue, and this task must go on reading messages.
-        tokio::spawn(async move {
-            if let Err(error) = connection.send_and_wait(result).await {
-                tracing::warn!(%error, "the server did not accept a result");
-            }
-        });
-        true
+        self.tracker.is_open(&execute.tool_proposal) && self.calls.refuses(execute)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use pvp_client::View;
 use pvp_client::view::{ProposalState, ProposalView};
-use pvp_protocol::payload::{ClearedBy, GateAmend, GateOutcome, OutputPage, ToolExecute};
+use pvp_protocol::payload::{ClearedBy, GateAmend, GateOutcome, OutputPage, RunBy, ToolExecute};
 use pvp_protocol::{
     Action, Envelope, ExecutionLimits, MessageId, ParticipantId, Sender, ServerMessage,
 };
@@ -20,6 +20,8 @@ pub(crate) enum ProposerRequest {
     Track {
         id: MessageId,
         action: Box<Action>,
+        /// Who runs it.
+        runs: RunBy,
         events: EventSender,
         /// Notified once the proposal is registered, or why it cannot be; only then it is sent.
         registered: oneshot::Sender<Result<(), String>>,
@@ -64,6 +66,7 @@ impl ProposalTracker {
                 events,
                 registered,
                 action: _,
+                runs: _,
             } => {
                 self.open.retain(|_, open| !open.events.is_closed());
                 let open = OpenProposal {

@@ -20,7 +20,7 @@ pub(super) use trial::Tracer;
 const ORPHAN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The reaper while its command runs.
-pub(super) struct Supervisor {
+pub(super) struct CommandSupervisor {
     tree: ProcessTree,
     grace: Duration,
     socket: UnixStream,
@@ -36,7 +36,7 @@ enum WakeReason {
     Timeout,
 }
 
-impl Supervisor {
+impl CommandSupervisor {
     pub(super) fn new(
         tree: ProcessTree,
         grace: Duration,

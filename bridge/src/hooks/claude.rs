@@ -31,7 +31,8 @@ pub(super) fn parse(input: &Value) -> Result<HookEvent, String> {
             message: text(input, "last_assistant_message"),
         },
         "SessionEnd" => HookEvent::ConversationEnded,
-        _ => HookEvent::Other,
+        "SessionStart" => HookEvent::Other,
+        other => return Err(format!("there is no event `{other}`")),
     })
 }
 

@@ -23,7 +23,8 @@ pub(super) fn parse(input: &Value) -> Result<HookEvent, String> {
         "Stop" => HookEvent::Stopped {
             message: super::event::text(input, "last_assistant_message"),
         },
-        _ => HookEvent::Other,
+        "SessionStart" => HookEvent::Other,
+        other => return Err(format!("there is no event `{other}`")),
     })
 }
 

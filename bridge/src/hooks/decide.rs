@@ -3,25 +3,22 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pvp_agent::agent::{BoundClientCall, ClientFileCalls};
 use pvp_agent::proposer::{RunReport, output_messages};
-use pvp_client::user_directories::private_paths;
 use pvp_client::{ApiClient, ApiError, Link, fresh_id};
-use pvp_protocol::api::{AwaitedVotes, Decision, ProposalDecision, ProposalRequest};
+use pvp_protocol::api::{AwaitedVotes, DecisionState, ProposalDecision, ProposalRequest};
 use pvp_protocol::payload::{
     ClientOrigin, Degree, FinishReason, OutputStream, PromptSubmit, ResponseChunk, ResponseEnd,
     ResponseStart, RunBy, RunOutcome, ToolCancel, ToolDefer,
 };
-use pvp_protocol::{
-    Action, ClientMessage, ExtraFields, JsonObject, MessageId, ParticipantId, WireMessage,
-};
+use pvp_protocol::{ClientMessage, ExtraFields, JsonObject, MessageId, ParticipantId, WireMessage};
 
 use super::answer::HookAnswer;
 use super::event::{EndedCall, HookedCall};
 use super::{HookClient, id_of};
+use crate::bound_call::BoundCall;
 use crate::client_files::{CallStage, ClientFiles, ClientSettings, OpenCall};
 use crate::supervisor::CallReport;
-use crate::translation::{Place, TranslatedCall, translate};
+use crate::translation::{Place, translate};
 
 /// How long one request waits for a decision. Between two of them a hook looks around.
 const WAIT: Duration = Duration::from_secs(10);
@@ -208,7 +205,7 @@ impl HookDesk {
             self.files.end_turn();
             return HookAnswer::Nothing;
         }
-        let said = |prompt: &crate::client_files::QueuedPrompt| {
+        let said = |prompt: &crate::client_files::WaitingPrompt| {
             format!("{} says: {}", prompt.by, prompt.text)
         };
         let texts: Vec<_> = prompts.iter().map(said).collect();
@@ -252,11 +249,8 @@ impl HookDesk {
 
     /// Proposes a call and waits for the decision.
     fn decide(&self, id: &MessageId, call: &HookedCall, resumed: bool) -> HookAnswer {
-        let place = self.place(call);
-        let translated = translate(&call.tool, &call.input, &place);
-        let file_calls = ClientFileCalls::new(&place.workspace, private_paths());
-        let bound = file_calls.bind(&translated.tool_name, &translated.arguments);
-        let request = self.request(id, call, &translated, bound.as_ref());
+        let bound = BoundCall::new(&call.tool, &call.input, self.place(call));
+        let request = self.request(id, call, &bound);
         if resumed {
             self.send_defer(id, 0);
         }
@@ -270,7 +264,7 @@ impl HookDesk {
                 };
             }
         };
-        if decision.decision != Decision::Allowed {
+        if decision.decision != DecisionState::Allowed {
             let reason = decision.reason.clone();
             let reason = reason.unwrap_or_else(|| "Not allowed.".to_owned());
             return HookAnswer::Deny {
@@ -278,12 +272,7 @@ impl HookDesk {
                 reason,
             };
         }
-        let edited = edited_input(&request, &decision, &translated, call, &place);
-        let checked = edited.and_then(|edited| {
-            check_unchanged(&file_calls, &translated, bound.as_ref())?;
-            Ok(edited)
-        });
-        match checked {
+        match bound.granted_input(&decision.arguments) {
             Ok(edited) => HookAnswer::Allow { edited },
             Err(why) => {
                 let why = format!("Not run: {why}.");
@@ -317,7 +306,7 @@ impl HookDesk {
                         );
                     }
                     heard = Some(Instant::now());
-                    if decision.decision != Decision::Waiting {
+                    if decision.decision != DecisionState::Waiting {
                         return Ok(Waited::Decided(Box::new(decision)));
                     }
                     self.show_waiting(&request.id, call, decision.awaits.as_ref());
@@ -371,25 +360,16 @@ impl HookDesk {
         }
     }
 
-    fn request(
-        &self,
-        id: &MessageId,
-        call: &HookedCall,
-        translated: &TranslatedCall,
-        bound: Option<&BoundClientCall>,
-    ) -> ProposalRequest {
-        let (arguments, file_contents) = match bound {
-            Some(bound) => (bound.arguments.clone(), bound.contents.clone()),
-            None => (translated.arguments.clone(), Vec::new()),
-        };
+    fn request(&self, id: &MessageId, call: &HookedCall, bound: &BoundCall) -> ProposalRequest {
+        let proposed = bound.proposed();
         ProposalRequest {
             id: id.clone(),
-            tool_name: translated.tool_name.clone(),
-            arguments,
-            category: translated.category,
-            description: translated.purpose.clone(),
+            tool_name: proposed.tool_name,
+            arguments: proposed.arguments,
+            category: proposed.category,
+            description: proposed.purpose,
             risk_level: None,
-            file_contents,
+            file_contents: bound.file_contents(),
             runs: RunBy::Client,
             degree: Some(Degree::Hooked),
             origin: Some(self.origin(
@@ -553,40 +533,6 @@ fn envelope(id: &MessageId, refers_to: Option<&MessageId>, message: ClientMessag
         envelope.insert("ref".to_owned(), refers_to.as_str().into());
     }
     envelope
-}
-
-/// The input that the client must run if people edited the call; `None` if they did not.
-fn edited_input(
-    request: &ProposalRequest,
-    decision: &ProposalDecision,
-    translated: &TranslatedCall,
-    call: &HookedCall,
-    place: &Place,
-) -> Result<Option<JsonObject>, String> {
-    let action = |arguments| Action::from_arguments(&request.tool_name, arguments);
-    let granted = action(&decision.arguments).map_err(|error| error.to_string())?;
-    if Ok(granted) == action(&request.arguments) {
-        return Ok(None);
-    }
-    let edited = translated.edited_input(&call.input, &decision.arguments, place);
-    edited.map(Some).map_err(|error| error.to_string())
-}
-
-/// Checks that the file that a call changes is still as it was when people looked.
-fn check_unchanged(
-    file_calls: &ClientFileCalls,
-    call: &TranslatedCall,
-    bound: Option<&BoundClientCall>,
-) -> Result<(), String> {
-    let Some(bound) = bound else {
-        return Ok(());
-    };
-    let now = file_calls.bind(&call.tool_name, &call.arguments);
-    let files = |call: &BoundClientCall| call.arguments.get("files").cloned();
-    match now.as_ref().map(files) == Some(files(bound)) {
-        true => Ok(()),
-        false => Err("the file has changed since it was approved; read it again".to_owned()),
-    }
 }
 
 fn not_run(why: &str) -> CallReport {

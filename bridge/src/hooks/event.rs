@@ -42,6 +42,7 @@ pub struct HookedCall {
     pub cwd: PathBuf,
     /// The client's name of the tool.
     pub tool: String,
+    /// The arguments, in the client's words.
     pub input: JsonObject,
 }
 

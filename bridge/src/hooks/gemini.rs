@@ -28,7 +28,8 @@ pub(super) fn parse(input: &Value) -> Result<HookEvent, String> {
             message: text(input, "prompt_response"),
         },
         "SessionEnd" => HookEvent::ConversationEnded,
-        _ => HookEvent::Other,
+        "SessionStart" | "Notification" => HookEvent::Other,
+        other => return Err(format!("there is no event `{other}`")),
     })
 }
 

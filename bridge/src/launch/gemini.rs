@@ -235,9 +235,6 @@ fn add_settings(settings: &mut Map<String, Value>, hook: &HookProgram) -> Result
         let entry = hook_entry(event, &hook.command(HookClient::Gemini, None));
         push(&mut settings["hooks"][event], entry);
     }
-    for tool in REPLACED_TOOLS {
-        push(&mut settings["tools"]["exclude"], tool.into());
-    }
     Ok(())
 }
 
@@ -270,9 +267,9 @@ fn policy_text() -> String {
         format!("[{}]", names.join(", "))
     };
     format!(
-        "[[rule]]\ntoolName = {}\ndecision = \"deny\"\npriority = 999\n\
+        "[[rule]]\ntoolName = {}\ndecision = \"deny\"\npriority = 998\n\
          denyMessage = \"Use the tools of the MCP server {SERVER} instead.\"\n\n\
-         [[rule]]\nmcpName = \"{SERVER}\"\ntoolName = \"*\"\ndecision = \"allow\"\npriority = 998\n\n\
+         [[rule]]\nmcpName = \"{SERVER}\"\ntoolName = \"*\"\ndecision = \"allow\"\npriority = 999\n\n\
          [[rule]]\ntoolName = {}\ndecision = \"allow\"\npriority = 900\n\n\
          [[rule]]\ntoolName = \"*\"\ninteractive = false\ndecision = \"deny\"\npriority = 101\n\n\
          [[rule]]\ntoolName = \"*\"\ndecision = \"ask_user\"\npriority = 100\n",

@@ -1,6 +1,7 @@
 // Asks PVP about every tool call of OpenCode, and tells it how each ended. A call runs only if PVP
 // says so: without this plugin the configuration that loads it denies every tool.
 import { spawn } from "node:child_process"
+import { existsSync } from "node:fs"
 
 const children = new Map() // hooks that wait, by session
 const running = new Map() // calls that were allowed and have not ended, by their ids
@@ -42,6 +43,12 @@ export const Pvp = async ({ client, directory }) => {
   const obey = (sessionID, answer) => {
     if (answer.answer === "stop" || answer.stop) return abort(sessionID)
   }
+  // People interrupted the agent: OpenCode does not notice by itself that what it runs was stopped.
+  const watch = setInterval(() => {
+    if (running.size === 0 || !existsSync(`${place.files}/stop`)) return
+    for (const { sessionID } of running.values()) abort(sessionID)
+  }, 250)
+  watch.unref()
   const ended = async (input, result) => {
     const call = running.get(input.callID)
     if (!call) return

@@ -3,54 +3,139 @@
 //! Whatever goes wrong, the answer is a denial.
 
 use pvp_agent::agent::Agent;
-use pvp_agent::brain::{ProposalResult, ResultTextLimits};
-use pvp_agent::proposer::{ProposalEvent, ProposalHandle, ProposeError};
-use pvp_protocol::{Action, Command, JsonObject, ToolCategory};
+use pvp_client::fresh_id;
+use pvp_protocol::JsonObject;
+use pvp_protocol::payload::{Degree, RunOutcome};
 use serde_json::{Value, json};
 
 use super::followed_call::{self, FollowedCall};
+use crate::bound_call::{BoundCall, CallNames};
+use crate::supervisor::{AllowedCall, CallDecision, CallReport, SupervisedClient, Supervisor};
 
 /// A call that the client wants to run with a tool of its own.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ClientCall {
+pub(super) struct PromptedCall {
     pub(super) tool_name: String,
     pub(super) input: JsonObject,
+    /// The client's id of the call.
+    pub(super) call_id: String,
 }
 
 /// What the client may do.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Decision {
+pub(super) enum PromptAnswer {
     /// Run it with this input, which people may have edited.
     Allow { input: JsonObject },
     /// Not run it; its model reads why.
     Deny { message: String },
 }
 
-impl Decision {
+impl PromptAnswer {
     pub(super) fn deny(message: &str) -> Self {
         let message = message.to_owned();
-        Decision::Deny { message }
+        PromptAnswer::Deny { message }
     }
 
     /// The decision as Claude Code reads it.
     pub(super) fn to_json(&self) -> String {
         match self {
-            Decision::Allow { input } => json!({"behavior": "allow", "updatedInput": input}),
-            Decision::Deny { message } => json!({"behavior": "deny", "message": message}),
+            PromptAnswer::Allow { input } => json!({"behavior": "allow", "updatedInput": input}),
+            PromptAnswer::Deny { message } => json!({"behavior": "deny", "message": message}),
         }
         .to_string()
     }
 }
 
-/// Answers a call of the `approve` tool.
-pub(super) async fn answer(followed: &FollowedCall<'_>, arguments: &JsonObject) -> Decision {
-    match ClientCall::parse(arguments) {
-        Ok(call) => decide(followed, &call).await,
-        Err(why) => Decision::deny(&why),
+/// Asks about the calls of one client.
+pub(super) struct PermissionPrompts {
+    supervisor: Supervisor,
+    /// What this process calls the conversation; the client does not say.
+    conversation: String,
+}
+
+impl PermissionPrompts {
+    /// Asks over the connection of an agent, for the client that calls itself so.
+    pub(super) fn new(agent: &Agent, client: String, version: Option<String>) -> Self {
+        let client = SupervisedClient {
+            name: client,
+            version,
+            workspace: agent.settings().workspace.clone(),
+            degree: Degree::Hooked,
+            takes_edits: true,
+        };
+        Self {
+            supervisor: Supervisor::with_proposer(agent.proposer().clone(), client),
+            conversation: fresh_id().to_string(),
+        }
+    }
+
+    /// Answers a call of the `approve` tool.
+    pub(super) async fn answer(
+        &self,
+        followed: &FollowedCall<'_>,
+        arguments: &JsonObject,
+    ) -> PromptAnswer {
+        match PromptedCall::parse(arguments) {
+            Ok(call) => self.decide(followed, &call).await,
+            Err(why) => PromptAnswer::deny(&why),
+        }
+    }
+
+    /// Asks people about a call, and waits until they have decided.
+    async fn decide(&self, followed: &FollowedCall<'_>, call: &PromptedCall) -> PromptAnswer {
+        let bound = BoundCall::new(&call.tool_name, &call.input, self.supervisor.place());
+        let request = bound.request(CallNames {
+            conversation: self.conversation.clone(),
+            call_id: call.call_id.clone(),
+            subagent: None,
+        });
+        let pending = match followed.starting(self.supervisor.propose(request)).await {
+            Ok(pending) => pending,
+            Err(denial) => return PromptAnswer::deny(&denial.reason),
+        };
+        let gate = pending.gate_progress();
+        // Dropping what waits withdraws it.
+        let decided = followed.follow(None, Some(gate), pending.decision()).await;
+        match decided {
+            None => PromptAnswer::deny(followed_call::CANCELLED),
+            Some(CallDecision::Denied(denial)) => PromptAnswer::deny(&denial.reason),
+            Some(CallDecision::Allowed(allowed)) => allow(&bound, call, *allowed).await,
+        }
     }
 }
 
-impl ClientCall {
+/// Allows a call in the form that was granted. The client never says how it ended.
+async fn allow(bound: &BoundCall, call: &PromptedCall, allowed: AllowedCall) -> PromptAnswer {
+    let input = match &allowed.edited {
+        None => bound.granted_input(&bound.proposed().arguments),
+        Some(edited) => bound.granted_input(edited),
+    };
+    let (decision, error, outcome) = match input {
+        Ok(edited) => {
+            let input = edited.unwrap_or_else(|| call.input.clone());
+            let why = "outcome unknown: the client ran it and does not say how it ended";
+            (
+                PromptAnswer::Allow { input },
+                why.to_owned(),
+                RunOutcome::Unknown,
+            )
+        }
+        Err(why) => {
+            let why = format!("Not run: {why}.");
+            (PromptAnswer::deny(&why), why, RunOutcome::NotRun)
+        }
+    };
+    allowed
+        .finish(CallReport {
+            error: Some(error),
+            outcome: Some(outcome),
+            ..CallReport::default()
+        })
+        .await;
+    decision
+}
+
+impl PromptedCall {
     fn parse(arguments: &JsonObject) -> Result<Self, String> {
         let Some(Value::String(tool_name)) = arguments.get("tool_name") else {
             return Err("Nothing was allowed: `tool_name` must be a string.".to_owned());
@@ -58,103 +143,14 @@ impl ClientCall {
         let Some(Value::Object(input)) = arguments.get("input") else {
             return Err("Nothing was allowed: `input` must be an object.".to_owned());
         };
+        let call_id = arguments.get("tool_use_id").and_then(Value::as_str);
         Ok(Self {
             tool_name: tool_name.clone(),
             input: input.clone(),
+            // A call without an id is never the same as another.
+            call_id: call_id.map_or_else(|| fresh_id().to_string(), str::to_owned),
         })
     }
-
-    /// What the call is for, where its tool has an argument for that.
-    fn purpose(&self) -> &str {
-        let description = self.input.get("description").and_then(Value::as_str);
-        description.unwrap_or_default()
-    }
-
-    fn category(&self) -> ToolCategory {
-        match self.tool_name.as_str() {
-            "Bash" => ToolCategory::ShellExecute,
-            "Read" | "Glob" | "Grep" | "LS" => ToolCategory::FileRead,
-            "Write" | "Edit" | "MultiEdit" | "NotebookEdit" => ToolCategory::FileWrite,
-            "WebFetch" | "WebSearch" => ToolCategory::NetworkRequest,
-            _ => ToolCategory::ExternalApi,
-        }
-    }
-
-    /// The input of the call as it was granted.
-    fn granted_input(&self, action: Action) -> Option<JsonObject> {
-        match action.command {
-            Command::Tool { name, arguments } if name == self.tool_name => Some(arguments),
-            Command::Shell { line } => {
-                let mut input = self.input.clone();
-                input.insert("command".to_owned(), line.into());
-                Some(input)
-            }
-            Command::Tool { .. } | Command::Argv { .. } | Command::LoginShell { .. } => None,
-        }
-    }
-}
-
-/// Asks people about a call, and waits until they have decided.
-async fn decide(followed: &FollowedCall<'_>, call: &ClientCall) -> Decision {
-    let proposed = followed.starting(propose(followed.agent, call)).await;
-    let handle = match proposed {
-        Ok(handle) => handle,
-        Err(ProposeError::Blocked { rule, reason }) => {
-            return denied(&ProposalResult::Blocked { rule, reason });
-        }
-        Err(error) => {
-            let why = error.to_string();
-            return denied(&ProposalResult::Refused { why });
-        }
-    };
-    let (proposal, gate) = (handle.id.clone(), handle.gate_progress());
-    let decided = followed.follow(Some(&proposal), Some(gate), decision(call, handle));
-    let cancelled = || Decision::deny(followed_call::CANCELLED);
-    decided.await.unwrap_or_else(cancelled)
-}
-
-// FIXME(runs-client): the session takes this for a call that the agent's executor runs. The executor
-// has no such tool, so the log says that it failed, whatever the client did; and `Bash` is proposed
-// as a tool of that name, because the executor would run a `shell` a second time.
-async fn propose(agent: &Agent, call: &ClientCall) -> Result<ProposalHandle, ProposeError> {
-    let proposer = agent.proposer();
-    let input = call.input.clone();
-    proposer
-        .propose_tool(&call.tool_name, call.category(), input, call.purpose())
-        .await
-}
-
-async fn decision(call: &ClientCall, mut handle: ProposalHandle) -> Decision {
-    while let Some(event) = handle.next().await {
-        match event {
-            ProposalEvent::Granted { action, .. } => {
-                return match call.granted_input(*action) {
-                    Some(input) => Decision::Allow { input },
-                    None => Decision::deny("Not allowed: what was granted is another tool's call."),
-                };
-            }
-            ProposalEvent::NotRun(resolve) => return denied(&ProposalResult::NotApproved(resolve)),
-            ProposalEvent::Finished(result) => {
-                let edit = None;
-                return denied(&ProposalResult::Ran { result, edit });
-            }
-            ProposalEvent::Lost => break,
-            ProposalEvent::Assessed(_)
-            | ProposalEvent::GateOpened { .. }
-            | ProposalEvent::Edited { .. }
-            | ProposalEvent::Started { .. }
-            | ProposalEvent::Output { .. }
-            | ProposalEvent::CancelRequested { .. } => {}
-        }
-    }
-    let why = "the session is over".to_owned();
-    denied(&ProposalResult::Refused { why })
-}
-
-/// The denial that says why a proposal came to nothing.
-fn denied(proposal_result: &ProposalResult) -> Decision {
-    let result = proposal_result.to_call_result(None, ResultTextLimits::default());
-    Decision::deny(&result.text)
 }
 
 #[cfg(test)]
@@ -173,36 +169,20 @@ mod tests {
             json!({"tool_name": 1, "input": {}}),
             json!({"tool_name": "Bash", "input": "ls"}),
         ] {
-            let problem = ClientCall::parse(&object(arguments)).unwrap_err();
+            let problem = PromptedCall::parse(&object(arguments)).unwrap_err();
             assert!(problem.starts_with("Nothing was allowed: `"), "{problem}");
         }
-    }
-
-    #[test]
-    fn what_was_granted_becomes_the_input_of_the_same_tool() {
-        let call = ClientCall {
-            tool_name: "Bash".to_owned(),
-            input: object(json!({"command": "make", "timeout": 1})),
-        };
-        let line = "make -n".to_owned();
-        let shell = Action::new(Command::Shell { line });
-        let expected = object(json!({"command": "make -n", "timeout": 1}));
-        assert_eq!(call.granted_input(shell), Some(expected));
-        let tool = |name: &str| Action::from_tool_call(name, &object(json!({"command": "x"})));
-        let expected = object(json!({"command": "x"}));
-        assert_eq!(call.granted_input(tool("Bash")), Some(expected));
-        assert_eq!(call.granted_input(tool("Write")), None);
     }
 
     #[test]
     fn a_decision_is_what_claude_code_reads() {
         let input = object(json!({"command": "ls"}));
         assert_eq!(
-            Decision::Allow { input }.to_json(),
+            PromptAnswer::Allow { input }.to_json(),
             r#"{"behavior":"allow","updatedInput":{"command":"ls"}}"#
         );
         assert_eq!(
-            Decision::deny("no").to_json(),
+            PromptAnswer::deny("no").to_json(),
             r#"{"behavior":"deny","message":"no"}"#
         );
     }

@@ -5,16 +5,22 @@ use std::time::Duration;
 use pvp_agent::agent::Agent;
 use pvp_protocol::MessageId;
 use rmcp::service::{RequestContext, RoleServer};
+use tokio::sync::watch;
 
 use super::progress::{GateWatch, ProgressReporter};
 
 /// The result of a call that the client has cancelled. The client does not read it.
 pub(super) const CANCELLED: &str = "The client cancelled the call.";
 
+/// Characters of a client's name and version that are kept.
+const MAX_NAME_CHARS: usize = 60;
+
 pub(super) struct FollowedCall<'a> {
     pub(super) agent: &'a Agent,
     context: RequestContext<RoleServer>,
     progress: ProgressReporter,
+    /// Becomes true when the client has closed its side.
+    closed: watch::Receiver<bool>,
 }
 
 impl<'a> FollowedCall<'a> {
@@ -22,6 +28,7 @@ impl<'a> FollowedCall<'a> {
         agent: &'a Agent,
         context: RequestContext<RoleServer>,
         progress_interval: Duration,
+        closed: watch::Receiver<bool>,
     ) -> Self {
         let token = context.meta.get_progress_token();
         let progress = ProgressReporter::new(token, context.peer.clone(), progress_interval);
@@ -29,7 +36,19 @@ impl<'a> FollowedCall<'a> {
             agent,
             context,
             progress,
+            closed,
         }
+    }
+
+    /// What the client calls itself, and its version.
+    pub(super) fn client(&self) -> (String, Option<String>) {
+        let info = self.context.peer.peer_info();
+        let client = info.as_ref().map(|info| &info.client_info);
+        let short = |text: &str| -> String { text.chars().take(MAX_NAME_CHARS).collect() };
+        let name = client.map(|client| short(&client.name));
+        let name = name.filter(|name| !name.is_empty());
+        let version = client.map(|client| short(&client.version));
+        (name.unwrap_or_else(|| "mcp-client".to_owned()), version)
     }
 
     /// Reports progress while the call is being proposed, however long the server takes.
@@ -48,12 +67,21 @@ impl<'a> FollowedCall<'a> {
     ) -> Option<T> {
         tokio::select! {
             result = self.progress.during(work, gate, "running") => Some(result),
-            () = self.context.ct.cancelled() => {
+            () = self.given_up() => {
                 if let Some(proposal) = proposal {
                     self.withdraw(proposal).await;
                 }
                 None
             }
+        }
+    }
+
+    /// Waits until the client wants no answer any more.
+    async fn given_up(&self) {
+        let mut closed = self.closed.clone();
+        tokio::select! {
+            () = self.context.ct.cancelled() => {}
+            _ = closed.wait_for(|closed| *closed) => {}
         }
     }
 

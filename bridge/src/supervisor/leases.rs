@@ -12,9 +12,9 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(8);
 
 /// The calls that wait or run. The renewals end when the last clone is dropped.
 #[derive(Clone)]
-pub(super) struct Leases(Arc<Mutex<BTreeSet<MessageId>>>);
+pub(super) struct LeaseRenewal(Arc<Mutex<BTreeSet<MessageId>>>);
 
-impl Leases {
+impl LeaseRenewal {
     /// Starts to renew what is added.
     pub(super) fn keep(proposer: Proposer) -> Self {
         let leases = Self(Arc::default());
@@ -38,7 +38,7 @@ impl Leases {
 async fn renew(proposer: Proposer, leases: Weak<Mutex<BTreeSet<MessageId>>>) {
     loop {
         tokio::time::sleep(RENEWAL_INTERVAL).await;
-        let Some(leases) = leases.upgrade().map(Leases) else {
+        let Some(leases) = leases.upgrade().map(LeaseRenewal) else {
             return;
         };
         let ids: Vec<_> = leases.lock().iter().cloned().collect();

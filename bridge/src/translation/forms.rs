@@ -68,6 +68,14 @@ const SHELLS: &[ShellForm] = &[
         background: Some("is_background"),
         without_effect: &["description"],
     },
+    // What agents say over ACP about a command, whatever they call the tool.
+    ShellForm {
+        names: &["acp_execute"],
+        command: "command",
+        directory: Some("cwd"),
+        background: Some("run_in_background"),
+        without_effect: &["description", "timeout", "commands"],
+    },
 ];
 
 const FILES: &[FileForm] = &[

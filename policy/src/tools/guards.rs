@@ -2,7 +2,7 @@
 
 use pvp_protocol::{Category, FileTool, Risk};
 
-use super::kind::ToolKind;
+use super::kind::CallKind;
 use super::{JudgedCall, MAX_PATH_BYTES, MAX_PATHS, MAX_SEARCHED_BYTES, shown, texts_meant};
 use crate::assess::{Assessor, possible_names};
 use crate::guarded_paths::{Access, Guard, guard_in, guard_of, may_name_guarded, path_of_text};
@@ -45,19 +45,19 @@ impl JudgedCall<'_> {
     /// What the call does with what it names; `None` if it only passes on texts.
     fn access(&self) -> Option<Access> {
         match &self.kind {
-            ToolKind::File(FileTool::Read { .. }) | ToolKind::ClientRead(_) | ToolKind::Fetch => {
+            CallKind::File(FileTool::Read { .. }) | CallKind::ClientRead(_) | CallKind::Fetch => {
                 Some(Access::Read)
             }
-            ToolKind::File(FileTool::Write { .. } | FileTool::Edit { .. })
-            | ToolKind::ClientWrite
-            | ToolKind::Patch(_) => Some(Access::Write),
-            ToolKind::Mcp { .. } | ToolKind::Other => {
+            CallKind::File(FileTool::Write { .. } | FileTool::Edit { .. })
+            | CallKind::ClientWrite
+            | CallKind::Patch(_) => Some(Access::Write),
+            CallKind::Mcp { .. } | CallKind::Other => {
                 match self.kind.is_named_like_a_read(self.name) {
                     true => Some(Access::Read),
                     false => Some(Access::Write),
                 }
             }
-            ToolKind::WebSearch | ToolKind::Subagent(_) | ToolKind::Stdin { .. } => None,
+            CallKind::WebSearch | CallKind::Subagent(_) | CallKind::Stdin { .. } => None,
         }
     }
 
@@ -96,15 +96,15 @@ impl JudgedCall<'_> {
     /// inside counts as trusted.
     pub(super) fn private_host_verdict(&self) -> Option<CommandVerdict> {
         let does = match &self.kind {
-            ToolKind::Fetch => "fetches from",
-            ToolKind::Mcp { .. } | ToolKind::Other => "names",
-            ToolKind::File(_)
-            | ToolKind::ClientRead(_)
-            | ToolKind::ClientWrite
-            | ToolKind::Patch(_)
-            | ToolKind::WebSearch
-            | ToolKind::Subagent(_)
-            | ToolKind::Stdin { .. } => return None,
+            CallKind::Fetch => "fetches from",
+            CallKind::Mcp { .. } | CallKind::Other => "names",
+            CallKind::File(_)
+            | CallKind::ClientRead(_)
+            | CallKind::ClientWrite
+            | CallKind::Patch(_)
+            | CallKind::WebSearch
+            | CallKind::Subagent(_)
+            | CallKind::Stdin { .. } => return None,
         };
         let mut addresses = self.addresses.iter();
         let (host, kind) = addresses.find_map(|address| address.private_host())?;

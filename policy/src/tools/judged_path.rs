@@ -4,7 +4,7 @@ use crate::paths::{PathRoot, ResolvedPath, Workspace};
 
 /// Where a call works.
 #[derive(Debug, Clone)]
-pub(super) struct Place<'a> {
+pub(super) struct PathPlace<'a> {
     pub(super) workspace: &'a Workspace,
     /// What relative paths start from.
     pub(super) directory: ResolvedPath,
@@ -12,7 +12,7 @@ pub(super) struct Place<'a> {
     is_certain: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PathPlace<'a> {
     pub(super) fn new(workspace: &'a Workspace, cwd: Option<&str>) -> Self {
         Self {
             workspace,
@@ -36,7 +36,7 @@ pub(super) struct JudgedPath<'a> {
 }
 
 impl<'a> JudgedPath<'a> {
-    pub(super) fn new(text: &'a str, place: &Place<'_>) -> Self {
+    pub(super) fn new(text: &'a str, place: &PathPlace<'_>) -> Self {
         let workspace = place.workspace;
         // A tool may take `~` for a home, as a shell does.
         let resolved = match text.strip_prefix('~') {

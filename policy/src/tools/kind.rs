@@ -5,7 +5,7 @@ use pvp_protocol::{Action, FileTool, JsonObject, text_arguments};
 use super::patch::{self, PatchedFile};
 
 /// What a call does, as far as the name of its tool says.
-pub(super) enum ToolKind<'a> {
+pub(super) enum CallKind<'a> {
     /// One of PVP's own file tools, in exactly their form.
     File(FileTool),
     /// Reads, lists or searches files, under a name that agent clients use.
@@ -152,7 +152,7 @@ const READING_VERBS: &[&str] = &[
     "read", "get", "list", "search", "view", "show", "find", "grep", "glob", "stat", "describe",
 ];
 
-impl<'a> ToolKind<'a> {
+impl<'a> CallKind<'a> {
     pub(super) fn new(action: &Action, name: &'a str, arguments: &'a JsonObject) -> Self {
         if let Some(file_tool) = file_tool(action) {
             return Self::File(file_tool);

@@ -4,26 +4,26 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PatchedFile<'a> {
     pub(super) path: &'a str,
-    pub(super) change: FileChange,
+    pub(super) change: PatchChange,
 }
 
 /// What a patch does to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum FileChange {
+pub(super) enum PatchChange {
     Changed,
     Deleted,
 }
 
 /// Lines that name a file, in the form of `apply_patch`.
-const HEADERS: &[(&str, FileChange)] = &[
-    ("*** Add File:", FileChange::Changed),
-    ("*** Update File:", FileChange::Changed),
-    ("*** Delete File:", FileChange::Deleted),
-    ("*** Move to:", FileChange::Changed),
-    ("*** Move File:", FileChange::Changed),
-    ("rename from ", FileChange::Deleted),
-    ("rename to ", FileChange::Changed),
-    ("copy to ", FileChange::Changed),
+const HEADERS: &[(&str, PatchChange)] = &[
+    ("*** Add File:", PatchChange::Changed),
+    ("*** Update File:", PatchChange::Changed),
+    ("*** Delete File:", PatchChange::Deleted),
+    ("*** Move to:", PatchChange::Changed),
+    ("*** Move File:", PatchChange::Changed),
+    ("rename from ", PatchChange::Deleted),
+    ("rename to ", PatchChange::Changed),
+    ("copy to ", PatchChange::Changed),
 ];
 
 /// Every file that a patch names, or `None` if the text is no patch or names a file in a way that is
@@ -60,15 +60,15 @@ fn file_of_diff<'a>(old: &'a str, new: &'a str) -> Option<Vec<PatchedFile<'a>>> 
     if new != "/dev/null" {
         files.push(PatchedFile {
             path: new,
-            change: FileChange::Changed,
+            change: PatchChange::Changed,
         });
     }
     if old != "/dev/null" && old != new {
         files.push(PatchedFile {
             path: old,
             change: match new {
-                "/dev/null" => FileChange::Deleted,
-                _ => FileChange::Changed,
+                "/dev/null" => PatchChange::Deleted,
+                _ => PatchChange::Changed,
             },
         });
     }
@@ -91,14 +91,14 @@ fn plain_path(text: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn named(text: &str) -> Option<Vec<(&str, FileChange)>> {
+    fn named(text: &str) -> Option<Vec<(&str, PatchChange)>> {
         let files = files(text)?;
         Some(files.iter().map(|it| (it.path, it.change)).collect())
     }
 
     #[test]
     fn both_forms_name_their_files() {
-        use FileChange::{Changed, Deleted};
+        use PatchChange::{Changed, Deleted};
         let text = "*** Begin Patch\n*** Add File: a b.rs\n+x\n*** Update File: c.rs\n*** Move to: \
                     d/e.rs\n@@\n-x\n+y\n*** Delete File: f.rs\n*** End Patch\n";
         let expected = vec![

@@ -2,8 +2,8 @@
 
 use pvp_protocol::{Category, Risk};
 
-use super::kind::ToolKind;
-use super::patch::{FileChange, PatchedFile};
+use super::kind::CallKind;
+use super::patch::{PatchChange, PatchedFile};
 use super::{JudgedCall, shown};
 use crate::verdict::CommandVerdict;
 
@@ -14,12 +14,12 @@ impl JudgedCall<'_> {
     pub(super) fn unruled_verdict(&self) -> CommandVerdict {
         let write = CommandVerdict::write;
         match &self.kind {
-            ToolKind::Fetch => write(Risk::Medium, "client.fetch", &self.fetch_reason()),
-            ToolKind::WebSearch => {
+            CallKind::Fetch => write(Risk::Medium, "client.fetch", &self.fetch_reason()),
+            CallKind::WebSearch => {
                 let reason = "asks a search engine, which sees the words";
                 write(Risk::Low, "client.web-search", reason)
             }
-            ToolKind::Subagent(agent) => {
+            CallKind::Subagent(agent) => {
                 let agent = agent.map(|name| format!(" (`{}`)", shown(name)));
                 let reason = format!(
                     "starts a subagent{}; each call that it makes is judged by itself",
@@ -27,23 +27,23 @@ impl JudgedCall<'_> {
                 );
                 write(Risk::Low, "client.subagent", &reason)
             }
-            ToolKind::Stdin { .. } => CommandVerdict::new(
+            CallKind::Stdin { .. } => CommandVerdict::new(
                 Category::Read,
                 Risk::Safe,
                 "client.poll",
                 "shows what a running command has printed",
             ),
-            ToolKind::Mcp { server, tool } => {
+            CallKind::Mcp { server, tool } => {
                 let (server, tool) = (shown(server), shown(tool));
                 let reason = format!("calls `{tool}` of the MCP server `{server}`");
                 write(Risk::Medium, "tool.mcp", &reason)
             }
-            ToolKind::Patch(Some(files)) => write(Risk::Low, "client.patch", &patch_reason(files)),
-            ToolKind::File(_)
-            | ToolKind::ClientRead(_)
-            | ToolKind::ClientWrite
-            | ToolKind::Patch(None)
-            | ToolKind::Other => {
+            CallKind::Patch(Some(files)) => write(Risk::Low, "client.patch", &patch_reason(files)),
+            CallKind::File(_)
+            | CallKind::ClientRead(_)
+            | CallKind::ClientWrite
+            | CallKind::Patch(None)
+            | CallKind::Other => {
                 let reason = format!("nothing is known about the tool `{}`", self.name);
                 write(Risk::Medium, "tool.unknown", &reason)
             }
@@ -64,7 +64,7 @@ impl JudgedCall<'_> {
 }
 
 fn patch_reason(files: &[PatchedFile<'_>]) -> String {
-    let list = |change: FileChange| {
+    let list = |change: PatchChange| {
         let paths = files.iter().filter(|file| file.change == change);
         let paths: Vec<String> = paths
             .map(|file| format!("`{}`", shown(file.path)))
@@ -77,7 +77,7 @@ fn patch_reason(files: &[PatchedFile<'_>]) -> String {
             }
         }
     };
-    let (changed, deleted) = (list(FileChange::Changed), list(FileChange::Deleted));
+    let (changed, deleted) = (list(PatchChange::Changed), list(PatchChange::Deleted));
     match (changed.is_empty(), deleted.is_empty()) {
         (false, true) => format!("changes {changed}"),
         (true, _) => format!("deletes {deleted}"),

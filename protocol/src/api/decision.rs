@@ -6,7 +6,7 @@ use crate::{Category, JsonObject, MessageId, ParticipantId, Risk, Timestamp, Too
 
 wire_enums! {
     /// What was decided about a proposal.
-    pub enum Decision {
+    pub enum DecisionState {
         /// Nothing yet; ask again.
         Waiting,
         /// It may run, once.
@@ -72,7 +72,7 @@ wire_structs! {
         /// The proposal's id.
         pub tool_proposal: MessageId,
         /// Whether it may run.
-        pub decision: Decision,
+        pub decision: DecisionState,
         /// Whether the proposal was there before this request.
         #[serde(default)]
         pub repeated: bool,

@@ -46,13 +46,20 @@ wire_structs! {
 
     /// A running command, as described to someone who joins.
     pub struct RunningCommand {
+        /// The proposal that it was.
         pub tool_proposal: MessageId,
+        /// Who runs it.
         pub executor: ParticipantId,
+        /// The command, for people.
         pub command: String,
+        /// How it runs.
         pub mode: RunMode,
+        /// When it was granted.
         pub since: Timestamp,
+        /// How sure it is that what was approved is what runs; absent if an executor runs it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub degree: Option<Degree>,
+        /// The agent client that the call comes from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub origin: Option<ClientOrigin>,
     }

@@ -41,7 +41,8 @@ fn every_example_survives_a_round_trip() {
     }
 }
 
-/// How an example should be serialised: a configuration then has all its fields.
+/// How an example should be serialised: a configuration then has all its fields, and an agent that
+/// makes no estimate of a risk has said so.
 fn expected_round_trip(example: &Example) -> Value {
     let mut envelope = example.envelope.clone();
     if example.kind() == "session.create" {
@@ -50,6 +51,9 @@ fn expected_round_trip(example: &Example) -> Value {
         let all = config.as_object_mut().expect("an object");
         all.extend(given.expect("an object"));
         envelope["payload"]["config"] = config;
+    }
+    if example.kind() == "tool.propose" && envelope["payload"]["risk_level"].is_null() {
+        envelope["payload"]["risk_level"] = json!("safe");
     }
     envelope
 }

@@ -14,7 +14,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
-use pvp_protocol::api::{AwaitedVotes, CommandStatus, Decision, ProposalDecision, ProposalRequest};
+use pvp_protocol::api::{
+    AwaitedVotes, CommandStatus, DecisionState, ProposalDecision, ProposalRequest,
+};
 use pvp_protocol::payload::{GateResolve, ToolPropose};
 use pvp_protocol::{
     Envelope, ExtraFields, JsonObject, MessageId, ParticipantId, Refusal, Risk, ServerMessage,
@@ -100,11 +102,17 @@ fn tool_propose(request: ProposalRequest, agent: ParticipantId) -> ToolPropose {
 
 /// One request that waits for a decision.
 struct Waiter {
+    /// Where the session is found.
     directory: Arc<SessionDirectory>,
+    /// The session of the proposal.
     session: SessionId,
+    /// Who waits.
     me: Login,
+    /// What is waited for.
     proposal: MessageId,
+    /// Whether the proposal was there before this request.
     repeated: bool,
+    /// When to answer that nothing is decided yet.
     until: Instant,
 }
 
@@ -213,16 +221,16 @@ impl Waiter {
         }
         let said = ProposalEntries::read(directory, session, &record).await?;
         let (decision, reason) = match command.status {
-            CommandStatus::Waiting => (Decision::Waiting, None),
-            CommandStatus::Running => (Decision::Allowed, None),
+            CommandStatus::Waiting => (DecisionState::Waiting, None),
+            CommandStatus::Running => (DecisionState::Allowed, None),
             CommandStatus::Finished => {
                 let why = "Not allowed: this call has run already; each call runs once.";
-                (Decision::Denied, Some(why.to_owned()))
+                (DecisionState::Denied, Some(why.to_owned()))
             }
-            CommandStatus::Blocked => (Decision::Denied, Some(said.blocked_text())),
+            CommandStatus::Blocked => (DecisionState::Denied, Some(said.blocked_text())),
             CommandStatus::Rejected | CommandStatus::TimedOut | CommandStatus::Cancelled => {
                 let reason = command.resolution.as_ref().map(GateResolve::denial_text);
-                (Decision::Denied, reason)
+                (DecisionState::Denied, reason)
             }
         };
         Ok(ProposalDecision {

@@ -1,6 +1,7 @@
 //! The session core, input by input: what it records, answers and refuses.
 
 mod agents;
+mod client_runs;
 mod context;
 mod deadlines;
 mod gates;

@@ -547,7 +547,7 @@ fn a_configuration_changes_as_a_whole_or_not_at_all() {
         ),
         (
             json!({"notes": "n".repeat(70_000)}),
-            "InvalidMessage: a configuration has at most 65536 bytes, not 70492",
+            "InvalidMessage: a configuration has at most 65536 bytes, not 70513",
         ),
     ] {
         assert_refusal(

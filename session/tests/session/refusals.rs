@@ -293,6 +293,8 @@ fn no_message_causes_a_panic() {
         ),
         ("tool.cancel", json!({"tool_proposal": "none"})),
         ("tool.input", json!({"tool_proposal": "none"})),
+        ("tool.renew", json!({"tool_proposals": ["none"]})),
+        ("tool.defer", json!({"tool_proposal": "none", "seconds": 1})),
         ("shell.exec", json!({"command": ""})),
         (
             "policy.allow",

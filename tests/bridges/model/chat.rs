@@ -62,7 +62,8 @@ fn message(answer: &Answer) -> (Value, &'static str) {
         Answer::Text(text) => (json!({ "role": "assistant", "content": text }), "stop"),
         Answer::Calls(calls) => {
             let calls = calls.iter().enumerate().map(|(index, (id, call))| {
-                let function = json!({ "name": call.name, "arguments": call.arguments.to_string() });
+                let function =
+                    json!({ "name": call.name, "arguments": call.arguments.to_string() });
                 json!({ "index": index, "id": id, "type": "function", "function": function })
             });
             let calls: Vec<Value> = calls.collect();

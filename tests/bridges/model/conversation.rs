@@ -6,6 +6,9 @@ use super::{Dialect, SCRIPT_ENDED, SIDE_ANSWER, ToolCall, ToolResult, Turn};
 
 const SUBAGENT_MARKER: &str = "SUBAGENT-SCRIPT:";
 
+/// Stands in an argument before a JSON pointer into the result of the call before.
+const RESULT_MARKER: &str = "RESULT:";
+
 /// Words of the last message with which a client asks for something beside its conversation, though
 /// it offers the tools as always.
 const SIDE_REQUESTS: &[&str] = &[
@@ -66,10 +69,7 @@ pub(super) fn next_turn(request: &Parsed, script: &[Turn]) -> (Conversation, Ans
             Conversation::Subagent,
             answer(&name, &script, &request.history),
         ),
-        None => (
-            Conversation::Main,
-            answer("main", script, &request.history),
-        ),
+        None => (Conversation::Main, answer("main", script, &request.history)),
     }
 }
 
@@ -110,9 +110,9 @@ fn subagent_script(history: &[Part]) -> Option<(String, Vec<Turn>)> {
         .filter_map(|text| text.split_once(SUBAGENT_MARKER))
         .last()?;
     let mut values = serde_json::Deserializer::from_str(json).into_iter::<Vec<Turn>>();
-    let script = values.next()?.unwrap_or_else(|error| {
-        vec![Turn::Text(format!("this script is not valid: {error}"))]
-    });
+    let script = values
+        .next()?
+        .unwrap_or_else(|error| vec![Turn::Text(format!("this script is not valid: {error}"))]);
     let sum = json.bytes().fold(0_u32, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(byte.into())
     });
@@ -125,13 +125,44 @@ fn answer(name: &str, script: &[Turn], history: &[Part]) -> Answer {
         None => Answer::Text(SCRIPT_ENDED.to_owned()),
         Some(Turn::Text(text)) => Answer::Text(text.clone()),
         Some(Turn::Calls(calls)) => {
-            let calls = calls.iter().cloned().enumerate();
+            let last = last_result(history);
+            let calls = calls.iter().cloned().map(|mut call| {
+                fill_in(&mut call.arguments, &last);
+                call
+            });
+            let calls = calls.enumerate();
             Answer::Calls(
                 calls
                     .map(|(position, call)| (format!("call_{name}_{index}_{position}"), call))
                     .collect(),
             )
         }
+    }
+}
+
+/// The newest result, if it is JSON.
+fn last_result(history: &[Part]) -> Value {
+    let mut newest_first = history.iter().rev();
+    let text = newest_first.find_map(|part| match part {
+        Part::Result(result) => Some(result.text.as_str()),
+        Part::User(_) | Part::Assistant(_) | Part::Call { .. } => None,
+    });
+    let parsed = text.map(serde_json::from_str);
+    parsed.and_then(Result::ok).unwrap_or_default()
+}
+
+/// Puts what a result says where the script refers to it.
+fn fill_in(arguments: &mut Value, result: &Value) {
+    match arguments {
+        Value::String(text) => {
+            let found = text.strip_prefix(RESULT_MARKER);
+            if let Some(found) = found.and_then(|pointer| result.pointer(pointer)) {
+                *arguments = found.clone();
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(|it| fill_in(it, result)),
+        Value::Object(fields) => fields.values_mut().for_each(|it| fill_in(it, result)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

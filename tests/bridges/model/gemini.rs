@@ -8,7 +8,8 @@ use super::{Dialect, ToolResult};
 
 pub(super) fn respond(request: &Request) -> (Parsed, Box<dyn Fn(&Answer) -> Response>) {
     let body = &request.body;
-    let declarations = elements(&body["tools"]).flat_map(|tool| elements(&tool["functionDeclarations"]));
+    let declarations =
+        elements(&body["tools"]).flat_map(|tool| elements(&tool["functionDeclarations"]));
     let (_, model) = request.path().rsplit_once('/').unwrap_or_default();
     let parsed = Parsed {
         dialect: Dialect::Gemini,

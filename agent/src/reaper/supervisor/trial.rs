@@ -17,7 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 
-use super::Supervisor;
+use super::CommandSupervisor;
 use crate::reaper::{ReaperCommand, ReaperReport};
 use crate::sandbox::{Sandbox, TrialLimits};
 use call::{CallRules, Verdict};
@@ -169,7 +169,7 @@ impl Tracer {
     }
 }
 
-impl Supervisor {
+impl CommandSupervisor {
     /// Waits until the command has ended or was denied something, and then kills what is left.
     pub(in crate::reaper) fn supervise_trial(
         &mut self,

@@ -1,5 +1,7 @@
 //! The arguments of a tool call as readable text: names and values, one below the other.
 
+use std::collections::BTreeMap;
+
 use pvp_protocol::JsonObject;
 use serde::Serialize;
 use serde_json::Value;
@@ -30,10 +32,15 @@ pub(super) fn list(arguments: &JsonObject, budget: &mut TextBudget) -> Vec<Argum
         listed: Vec::new(),
         budget,
     };
-    for (key, value) in arguments {
+    for (key, value) in sorted(arguments) {
         lister.add(0, &key_name(key), value);
     }
     lister.listed
+}
+
+/// The fields in the order of their keys, whatever order the message has.
+fn sorted(fields: &JsonObject) -> BTreeMap<&String, &Value> {
+    fields.iter().collect()
 }
 
 struct ArgumentLister<'a> {
@@ -79,7 +86,7 @@ impl ArgumentLister<'_> {
                 }
             }
             Value::Object(fields) => {
-                for (key, field) in fields {
+                for (key, field) in sorted(fields) {
                     self.add(depth, &key_name(key), field);
                 }
             }

@@ -1,0 +1,257 @@
+//! What an agent leaves to its client, reading and writing files and running commands: proposed,
+//! decided, and carried out by our own executor.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use agent_client_protocol_schema::v1::{
+    CreateTerminalRequest, ReadTextFileRequest, WriteTextFileRequest,
+};
+use pvp_agent::agent::Agent;
+use pvp_agent::proposer::{ProposalEvent, ProposalHandle, ProposeError};
+use pvp_protocol::payload::OutputStream;
+use pvp_protocol::{FileTool, MessageId};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::terminals::{self, Terminals};
+use super::wire::{INTERNAL_ERROR, INVALID_PARAMS, RpcError};
+
+/// How long the server may take to record a proposal.
+const PROPOSE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of a file that an agent is given.
+const MAX_READ_BYTES: usize = 4 * 1024 * 1024;
+
+/// Why something was not done.
+pub(super) struct Denied {
+    pub(super) reason: String,
+    /// Whether people or rules decided so, which the agent should hear in its conversation too.
+    pub(super) decided: bool,
+}
+
+impl Denied {
+    pub(super) fn decided(reason: String) -> Self {
+        let decided = true;
+        Self { reason, decided }
+    }
+
+    pub(super) fn failed(reason: String) -> Self {
+        let decided = false;
+        Self { reason, decided }
+    }
+}
+
+impl From<ProposeError> for Denied {
+    fn from(error: ProposeError) -> Self {
+        let decided = matches!(error, ProposeError::Blocked { .. });
+        let reason = format!("Not allowed: {error}.");
+        Self { reason, decided }
+    }
+}
+
+impl From<RpcError> for Denied {
+    fn from(error: RpcError) -> Self {
+        Self::failed(error.message)
+    }
+}
+
+impl Denied {
+    pub(super) fn to_error(&self) -> RpcError {
+        RpcError::new(INTERNAL_ERROR, self.reason.clone())
+    }
+}
+
+/// A proposal that is withdrawn or stopped when nobody wants it any more.
+pub(super) struct OpenProposal {
+    agent: Arc<Agent>,
+    id: MessageId,
+    over: AtomicBool,
+}
+
+impl OpenProposal {
+    pub(super) fn new(agent: Arc<Agent>, id: MessageId) -> Self {
+        let over = AtomicBool::new(false);
+        Self { agent, id, over }
+    }
+
+    /// There is nothing to withdraw any more.
+    pub(super) fn is_over(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for OpenProposal {
+    fn drop(&mut self) {
+        if self.over.load(Ordering::Relaxed) {
+            return;
+        }
+        let (agent, id) = (self.agent.clone(), self.id.clone());
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if let Err(error) = agent.cancel(&id, "the agent no longer waits for it").await {
+                    tracing::debug!(%error, "a call was not withdrawn");
+                }
+            });
+        }
+    }
+}
+
+/// Carries out requests of one agent.
+#[derive(Clone)]
+pub(super) struct Delegate {
+    pub(super) agent: Arc<Agent>,
+    pub(super) terminals: Terminals,
+}
+
+/// Whether a client does this for an agent.
+pub(super) fn is_delegated(method: &str) -> bool {
+    method.starts_with("fs/") || method.starts_with("terminal/")
+}
+
+impl Delegate {
+    /// Answers a request.
+    pub(super) async fn answer(&self, method: &str, params: Value) -> Result<Value, Denied> {
+        let terminal = || params["terminalId"].as_str().unwrap_or_default().to_owned();
+        match method {
+            "fs/read_text_file" => self.read(parse(params)?).await,
+            "fs/write_text_file" => self.write(parse(params)?).await,
+            "terminal/create" => self.create_terminal(parse(params)?).await,
+            "terminal/output" => Ok(self.terminals.output(&terminal())?),
+            "terminal/wait_for_exit" => Ok(self.terminals.wait(&terminal()).await?),
+            "terminal/release" => Ok(self.terminals.release(&terminal())?),
+            "terminal/kill" => {
+                let proposal = self.terminals.proposal(&terminal())?;
+                // It may have ended just before.
+                let _ = self.agent.cancel(&proposal, "the agent stopped it").await;
+                Ok(json!({}))
+            }
+            _ => Err(Denied::failed(format!("`{method}` is not offered here"))),
+        }
+    }
+
+    async fn read(&self, request: ReadTextFileRequest) -> Result<Value, Denied> {
+        let file_tool = FileTool::Read {
+            path: path_text(&request.path)?,
+            offset: request.line.map(|line| u64::from(line.saturating_sub(1))),
+            limit: request.limit.map(u64::from),
+        };
+        let content = self.run_file_tool(file_tool).await?;
+        Ok(json!({ "content": content }))
+    }
+
+    async fn write(&self, request: WriteTextFileRequest) -> Result<Value, Denied> {
+        let file_tool = FileTool::Write {
+            path: path_text(&request.path)?,
+            content: request.content,
+        };
+        self.run_file_tool(file_tool).await?;
+        Ok(json!({}))
+    }
+
+    async fn run_file_tool(&self, file_tool: FileTool) -> Result<String, Denied> {
+        let agent = self.agent.clone();
+        let handle = self
+            .propose(async move { agent.propose_file_tool(&file_tool, "").await })
+            .await?;
+        let open = OpenProposal::new(self.agent.clone(), handle.id.clone());
+        let output = output_of(handle).await;
+        if output.is_ok() || output.as_ref().is_err_and(|denied| denied.decided) {
+            open.is_over();
+        }
+        output
+    }
+
+    async fn create_terminal(&self, request: CreateTerminalRequest) -> Result<Value, Denied> {
+        let arguments = terminals::propose_arguments(&request)?;
+        let agent = self.agent.clone();
+        let handle = self
+            .propose(async move { agent.propose_even_if_blocked(arguments, "").await })
+            .await?;
+        let limit = request.output_byte_limit;
+        self.terminals.open(self.agent.clone(), handle, limit).await
+    }
+
+    /// Proposes something, unless the server is away.
+    async fn propose(
+        &self,
+        proposing: impl Future<Output = Result<ProposalHandle, ProposeError>> + Send + 'static,
+    ) -> Result<ProposalHandle, Denied> {
+        let agent = self.agent.clone();
+        // If nobody waits for it any more, it is withdrawn as soon as it is proposed.
+        let mut task = tokio::spawn(proposing);
+        match tokio::time::timeout(PROPOSE_PATIENCE, &mut task).await {
+            Ok(Ok(proposed)) => Ok(proposed?),
+            Ok(Err(_)) => Err(Denied::failed(
+                "Not allowed: it was not proposed.".to_owned(),
+            )),
+            Err(_) => {
+                tokio::spawn(async move {
+                    if let Ok(Ok(handle)) = task.await {
+                        drop(OpenProposal::new(agent, handle.id.clone()));
+                    }
+                });
+                Err(Denied::failed(super::SERVER_AWAY.to_owned()))
+            }
+        }
+    }
+}
+
+/// Waits for the end of a call, and returns what it printed.
+async fn output_of(mut handle: ProposalHandle) -> Result<String, Denied> {
+    let mut edited_by = None;
+    let mut output = String::new();
+    let mut errors = String::new();
+    while let Some(event) = handle.next().await {
+        match event {
+            ProposalEvent::Output { stream, text } => {
+                let to = match stream {
+                    OutputStream::Stdout => &mut output,
+                    OutputStream::Stderr => &mut errors,
+                };
+                if to.len() + text.len() > MAX_READ_BYTES {
+                    let why = format!("the file has more than {MAX_READ_BYTES} bytes");
+                    return Err(Denied::failed(format!(
+                        "Not read: {why}; read a part of it."
+                    )));
+                }
+                to.push_str(&text);
+            }
+            ProposalEvent::Finished(result) if result.success => {
+                return match edited_by {
+                    // Whoever takes it for done as it was asked would be wrong.
+                    Some(by) => Err(Denied::decided(format!(
+                        "It was done, but not as you asked: {by} changed it. Read the file again."
+                    ))),
+                    None => Ok(output),
+                };
+            }
+            ProposalEvent::Edited { by, .. } => {
+                edited_by = Some(by.map_or("a person".to_owned(), |by| by.to_string()));
+            }
+            ProposalEvent::Finished(result) => {
+                let why = result.error.unwrap_or(errors);
+                return Err(Denied::failed(format!("It failed: {}", why.trim())));
+            }
+            ProposalEvent::NotRun(resolve) => return Err(Denied::decided(resolve.denial_text())),
+            ProposalEvent::Lost => break,
+            ProposalEvent::Assessed(_)
+            | ProposalEvent::GateOpened { .. }
+            | ProposalEvent::Granted { .. }
+            | ProposalEvent::Started { .. }
+            | ProposalEvent::CancelRequested { .. } => {}
+        }
+    }
+    Err(Denied::failed("Not done: the session is over.".to_owned()))
+}
+
+fn parse<T: DeserializeOwned>(params: Value) -> Result<T, RpcError> {
+    serde_json::from_value(params).map_err(|error| RpcError::new(INVALID_PARAMS, error.to_string()))
+}
+
+fn path_text(path: &Path) -> Result<String, RpcError> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| RpcError::new(INVALID_PARAMS, "`path` is not UTF-8"))
+}

@@ -1,0 +1,266 @@
+//! Has one call of Codex decided by the session, and follows it until it has ended.
+
+use std::time::Duration;
+
+use pvp_agent::agent::{BoundClientCall, ClientFileCalls};
+use pvp_client::user_directories::private_paths;
+use pvp_protocol::payload::{OutputStream, RunOutcome};
+use pvp_protocol::{Action, Digest, JsonObject, MessageId, ParticipantId};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::supervisor::{
+    AllowedCall, CallDecision, CallReport, CallRequest, Denial, DenialKind, Supervisor,
+};
+use crate::translation::TranslatedCall;
+
+/// Output that may wait to be sent; what comes then is sent at the end.
+const MAX_UNSENT: usize = 256;
+
+/// Output of a command that ends sooner is sent with its result.
+const STREAM_AFTER: Duration = Duration::from_millis(500);
+
+/// Bytes of output that are compared with what Codex says at the end.
+const MAX_COMPARED_BYTES: usize = 4 * 1024 * 1024;
+
+/// What becomes of a call.
+pub(super) enum CallEvent {
+    /// It waits for people.
+    Waits {
+        proposal: WaitingProposal,
+        text: String,
+    },
+    /// It may run.
+    Allowed(RunningCall),
+    /// It may not run.
+    Denied(Denial),
+    /// Somebody wants it to stop.
+    StopWanted,
+    /// What became of the vote of the person at the terminal.
+    Voted(Result<(), String>),
+}
+
+/// Where the events of a call go.
+#[derive(Clone)]
+pub(super) struct CallEvents {
+    pub(super) question: u64,
+    pub(super) sender: mpsc::Sender<(u64, CallEvent)>,
+}
+
+impl CallEvents {
+    async fn send(&self, event: CallEvent) {
+        // The bridge may have ended; what was not taken is dropped, which withdraws the call.
+        let _ = self.sender.send((self.question, event)).await;
+    }
+}
+
+/// What waits, and the digest of what was shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WaitingProposal {
+    pub(super) id: MessageId,
+    pub(super) digest: Option<Digest>,
+}
+
+/// A call that runs. Dropping it reports its outcome as unknown.
+pub(super) struct RunningCall {
+    events: mpsc::Sender<RunEvent>,
+}
+
+enum RunEvent {
+    Output(String),
+    Finish(Box<CallReport>),
+}
+
+impl RunningCall {
+    /// Sends output as it comes. What does not fit is sent with the result.
+    pub(super) fn output(&self, text: &str) {
+        let _ = self.events.try_send(RunEvent::Output(text.to_owned()));
+    }
+
+    /// Reports how it ended.
+    pub(super) fn finish(self, report: CallReport) {
+        let finish = RunEvent::Finish(Box::new(report));
+        if let Err(mpsc::error::TrySendError::Full(finish)) = self.events.try_send(finish) {
+            let events = self.events;
+            tokio::spawn(async move { events.send(finish).await });
+        }
+    }
+}
+
+/// Has a call decided. Every way out that is not `Allowed` means that it does not run.
+pub(super) async fn decide(supervisor: Supervisor, mut request: CallRequest, events: CallEvents) {
+    let call = request.call.clone();
+    let file_calls = ClientFileCalls::new(&supervisor.place().workspace, private_paths());
+    let bound = file_calls.bind(&call.tool_name, &call.arguments);
+    if let Some(bound) = &bound {
+        request.call.arguments = bound.arguments.clone();
+        request.file_contents = bound.contents.clone();
+    }
+    let action = Action::from_arguments(&request.call.tool_name, &request.call.arguments);
+    let digest = action.ok().map(|action| action.digest());
+    let mut pending = match supervisor.propose(request).await {
+        Ok(pending) => pending,
+        Err(denial) => return events.send(CallEvent::Denied(denial)).await,
+    };
+    while let Some(text) = pending.progress().await {
+        let proposal = WaitingProposal {
+            id: pending.id().clone(),
+            digest: digest.clone(),
+        };
+        events.send(CallEvent::Waits { proposal, text }).await;
+    }
+    let allowed = match pending.decision().await {
+        CallDecision::Allowed(allowed) => allowed,
+        CallDecision::Denied(denial) => return events.send(CallEvent::Denied(denial)).await,
+    };
+    let refused = match &allowed.edited {
+        Some(edited) => Some(edited_reason(&allowed.approved_by, &call, edited)),
+        None => has_changed(&file_calls, &call, bound.as_ref()),
+    };
+    if let Some(reason) = refused {
+        allowed.finish(not_run(&reason)).await;
+        let kind = DenialKind::Rejected;
+        return events
+            .send(CallEvent::Denied(Denial { kind, reason }))
+            .await;
+    }
+    let (sender, unsent) = mpsc::channel(MAX_UNSENT);
+    events
+        .send(CallEvent::Allowed(RunningCall { events: sender }))
+        .await;
+    follow(*allowed, unsent, events).await;
+}
+
+pub(super) fn not_run(why: &str) -> CallReport {
+    CallReport {
+        error: Some(why.to_owned()),
+        outcome: Some(RunOutcome::NotRun),
+        ..CallReport::default()
+    }
+}
+
+/// Codex cannot run anything but what it asked about, so the agent is told what to ask for.
+fn edited_reason(by: &[ParticipantId], call: &TranslatedCall, edited: &JsonObject) -> String {
+    let names: Vec<_> = by.iter().map(ParticipantId::as_str).collect();
+    let names = match names.is_empty() {
+        true => "It was".to_owned(),
+        false => format!("{}: it was", names.join(", ")),
+    };
+    let line = edited.get("full_command").and_then(|line| line.as_str());
+    let changed_only_line = edited.get("cwd") == call.arguments.get("cwd");
+    let form = match line.filter(|_| changed_only_line) {
+        Some(line) => line.to_owned(),
+        None => serde_json::Value::Object(edited.clone()).to_string(),
+    };
+    format!(
+        "{names} not run as you wrote it, because it was edited and approved only in this form:\n\
+         {form}\nIf that serves, make the call again exactly so."
+    )
+}
+
+/// Why a call must not run although it was approved: the file is not what people saw.
+fn has_changed(
+    file_calls: &ClientFileCalls,
+    call: &TranslatedCall,
+    bound: Option<&BoundClientCall>,
+) -> Option<String> {
+    let bound = bound?;
+    let now = file_calls.bind(&call.tool_name, &call.arguments);
+    let files = |call: &BoundClientCall| call.arguments.get("files").cloned();
+    let same = now.as_ref().map(files) == Some(files(bound));
+    (!same)
+        .then(|| "Not run: the file has changed since it was approved; read it again.".to_owned())
+}
+
+/// Sends what a call prints, and how it ended.
+async fn follow(mut call: AllowedCall, mut unsent: mpsc::Receiver<RunEvent>, events: CallEvents) {
+    let stream_at = Instant::now() + STREAM_AFTER;
+    let mut output = StreamedOutput::default();
+    loop {
+        tokio::select! {
+            event = unsent.recv() => match event {
+                Some(RunEvent::Output(text)) => output.waiting.push_str(&text),
+                Some(RunEvent::Finish(mut report)) => {
+                    report.stdout = output.rest(report.stdout);
+                    return call.finish(*report).await;
+                }
+                None => return,
+            },
+            _ = call.stop_requested() => events.send(CallEvent::StopWanted).await,
+            () = sleep_until(stream_at), if !output.waiting.is_empty() => {
+                let text = output.take();
+                call.output(OutputStream::Stdout, &text).await;
+            }
+        }
+    }
+}
+
+/// What was sent of a command's output. Codex may leave out the beginning, and says all at the end.
+#[derive(Default)]
+struct StreamedOutput {
+    waiting: String,
+    sent: String,
+    /// Whether more was sent than is compared.
+    is_long: bool,
+}
+
+impl StreamedOutput {
+    fn take(&mut self) -> String {
+        let text = std::mem::take(&mut self.waiting);
+        self.is_long |= self.sent.len() + text.len() > MAX_COMPARED_BYTES;
+        if !self.is_long {
+            self.sent.push_str(&text);
+        }
+        text
+    }
+
+    /// What is still to be sent, if this is all that was printed.
+    fn rest(&mut self, all: String) -> String {
+        if self.sent.is_empty() && !self.is_long {
+            return match all.is_empty() {
+                true => std::mem::take(&mut self.waiting),
+                false => all,
+            };
+        }
+        if self.is_long {
+            return std::mem::take(&mut self.waiting);
+        }
+        match all.strip_prefix(&self.sent) {
+            Some(rest) => rest.to_owned(),
+            None if all.is_empty() => std::mem::take(&mut self.waiting),
+            None => format!("\n[Codex left something out above; all of the output:]\n{all}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_sent_once_and_nothing_is_left_out() {
+        let streamed = |sent: &str| {
+            let mut output = StreamedOutput {
+                waiting: sent.to_owned(),
+                ..StreamedOutput::default()
+            };
+            output.take();
+            output
+        };
+        assert_eq!(streamed("").rest("all".to_owned()), "all");
+        assert_eq!(streamed("one\n").rest("one\ntwo\n".to_owned()), "two\n");
+        assert!(
+            streamed("two\n")
+                .rest("one\ntwo\n".to_owned())
+                .ends_with("]\none\ntwo\n")
+        );
+        let mut unsent = StreamedOutput {
+            waiting: "late".to_owned(),
+            ..StreamedOutput::default()
+        };
+        assert_eq!(unsent.rest(String::new()), "late");
+        let mut long = streamed(&"x".repeat(MAX_COMPARED_BYTES + 1));
+        long.waiting.push_str("end");
+        assert_eq!(long.rest("whatever".to_owned()), "end");
+    }
+}

@@ -1,0 +1,176 @@
+//! How each client is started, what its tools are called, and what it cannot do.
+
+mod claude;
+mod codex;
+mod copilot;
+mod gemini;
+mod opencode;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::model::{ToolCall, Turn};
+use crate::scenarios::Scenario;
+
+pub use claude::CLAUDE;
+pub use codex::CODEX;
+pub use copilot::COPILOT;
+pub use gemini::GEMINI;
+pub use opencode::OPENCODE;
+
+/// Every client that is tried.
+pub const ALL: &[&Client] = &[&CLAUDE, &CODEX, &OPENCODE, &GEMINI, &COPILOT];
+
+/// What the model is told; it follows its script whatever that is.
+pub const PROMPT: &str = "Follow the script.";
+
+/// A client and its primary route.
+pub struct Client {
+    /// The name of its program.
+    pub name: &'static str,
+    /// What people call it.
+    pub title: &'static str,
+    /// Its package in npm.
+    pub package: &'static str,
+    /// How its calls come to us.
+    pub route: &'static str,
+    /// The degree that its cards say.
+    pub degree: &'static str,
+    /// Tools of its own that the model must not be offered.
+    pub removed_tools: &'static [&'static str],
+    /// What becomes of a call that waits when the server goes away.
+    pub server_away: ServerAway,
+    /// What asks us, and dies if it is killed in the middle of a question.
+    pub asker: Asker,
+    /// How it asks about the calls of one answer.
+    pub several: Several,
+    /// Whether it runs what people edited, or nothing at all.
+    pub edits: Edits,
+    /// What it is started with.
+    pub launch: fn(&LaunchPlace) -> Launch,
+    pub shell: fn(&str) -> ToolCall,
+    pub read: fn(&Path) -> ToolCall,
+    /// What happens when it wants to read outside its directory.
+    pub reads_elsewhere: ReadsElsewhere,
+    pub write: fn(&Path, &str) -> ToolCall,
+    /// The path, the text that is there, and the text that takes its place.
+    pub edit: fn(&Path, &str, &str) -> ToolCall,
+    /// Calls `echo` of the MCP server `echo`.
+    pub mcp_echo: fn(&str) -> ToolCall,
+    /// The turns with which the model has a subagent follow a script.
+    pub subagent: fn(&[Turn]) -> Vec<Turn>,
+    /// Whether the calls of a subagent say whose they are.
+    pub names_subagents: bool,
+    /// The scenarios that it cannot pass, with the reason.
+    pub cannot: &'static [(Scenario, &'static str)],
+}
+
+/// What asks us about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// A process of its own for each question: `pvp hook run`.
+    Hook,
+    /// The process that started the client: `pvp run`.
+    Bridge,
+}
+
+/// What becomes of a call that waits when the server goes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerAway {
+    /// It is denied after a while.
+    Denied,
+    /// It waits until the server is back, and is decided then.
+    Waits,
+}
+
+/// What happens to a read outside the directory of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadsElsewhere {
+    /// People are asked.
+    Asked,
+    /// The client refuses it by itself.
+    Refused,
+}
+
+/// How a client asks about several calls that the model makes at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Several {
+    /// All of them wait at the same time.
+    SideBySide,
+    /// The next one is asked about when the one before has ended.
+    InTurn,
+}
+
+/// What happens to a call that people edited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edits {
+    /// It runs as edited.
+    Run,
+    /// It does not run, and the model is told to ask for the edited one.
+    AskedAgain,
+}
+
+/// Where a client is started.
+pub struct LaunchPlace {
+    /// The address of the model, without a path.
+    pub model: String,
+    pub home: PathBuf,
+    pub workspace: PathBuf,
+    /// The MCP server with the tool `echo`, if the client shall have it.
+    pub mcp_server: Option<PathBuf>,
+}
+
+impl LaunchPlace {
+    /// Writes a file of the client's settings, below the home.
+    pub fn write(&self, path: &str, content: &str) -> PathBuf {
+        let path = self.home.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+/// What a client is started with.
+pub struct Launch {
+    pub arguments: Vec<String>,
+    pub environment: Vec<(&'static str, String)>,
+}
+
+impl Client {
+    /// Its program, as installed by `make bridge-clients`.
+    pub fn program(&self) -> PathBuf {
+        packages().join(".bin").join(self.name)
+    }
+
+    /// The installed version.
+    pub fn version(&self) -> String {
+        let path = packages().join(self.package).join("package.json");
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
+            panic!("{}: {error}; run `make bridge-clients`", path.display())
+        });
+        let package: Value = serde_json::from_str(&text).unwrap();
+        package["version"].as_str().unwrap().to_owned()
+    }
+
+    /// Why it cannot pass a scenario; `None` if it must.
+    pub fn reason_against(&self, scenario: Scenario) -> Option<&'static str> {
+        let found = self.cannot.iter().find(|(cannot, _)| *cannot == scenario);
+        found.map(|(_, reason)| *reason)
+    }
+}
+
+fn packages() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bridges/clients/node_modules")
+}
+
+/// The prompt of a subagent, which has its script.
+fn subagent_prompt(script: &[Turn]) -> String {
+    let script = serde_json::to_string(script).unwrap();
+    format!("SUBAGENT-SCRIPT: {script}")
+}
+
+/// A path as the clients take it.
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

@@ -1,0 +1,96 @@
+//! Codex: its app-server, with `pvp run` in between.
+
+use serde_json::json;
+
+use super::{
+    Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
+    subagent_prompt, text,
+};
+use crate::model::{ToolCall, Turn};
+
+pub const CODEX: Client = Client {
+    name: "codex",
+    title: "Codex",
+    package: "@openai/codex",
+    route: "app-server",
+    degree: "held",
+    removed_tools: &[],
+    server_away: ServerAway::Waits,
+    asker: Asker::Bridge,
+    several: Several::SideBySide,
+    edits: Edits::AskedAgain,
+    launch,
+    shell: |line| ToolCall::new("exec_command", json!({ "cmd": line })),
+    // It has no tool that reads.
+    read: |path| {
+        ToolCall::new(
+            "exec_command",
+            json!({ "cmd": format!("cat {}", text(path)) }),
+        )
+    },
+    reads_elsewhere: ReadsElsewhere::Asked,
+    write: |path, content| {
+        let lines = prefixed('+', content);
+        patch(&format!("*** Add File: {}\n{lines}", name_of(path)))
+    },
+    edit: |path, old, new| {
+        let (old, new) = (prefixed('-', old), prefixed('+', new));
+        patch(&format!(
+            "*** Update File: {}\n@@\n{old}{new}",
+            name_of(path)
+        ))
+    },
+    mcp_echo: |said| ToolCall::new("mcp__echo.echo", json!({ "text": said })),
+    subagent: |script| {
+        let start = json!({ "message": subagent_prompt(script) });
+        // The model learns the name of the subagent from the result of the first call.
+        let wait = json!({ "targets": ["RESULT:/agent_id"], "timeout_ms": 120_000 });
+        vec![
+            Turn::call("multi_agent_v1.spawn_agent", start),
+            Turn::call("multi_agent_v1.wait_agent", wait),
+        ]
+    },
+    names_subagents: true,
+    cannot: &[],
+};
+
+/// A free-form call of `apply_patch`.
+fn patch(body: &str) -> ToolCall {
+    let patch = format!("*** Begin Patch\n{body}*** End Patch\n");
+    ToolCall::new("apply_patch", patch.into())
+}
+
+/// Paths in a patch are from the directory that it works in.
+fn name_of(path: &std::path::Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap()
+}
+
+fn prefixed(sign: char, content: &str) -> String {
+    content
+        .lines()
+        .map(|line| format!("{sign}{line}\n"))
+        .collect()
+}
+
+fn launch(place: &LaunchPlace) -> Launch {
+    // It offers `apply_patch` only for models that it knows.
+    let mut config = format!(
+        "model = \"gpt-5.5\"\n\
+         model_provider = \"scripted\"\n\
+         [model_providers.scripted]\n\
+         name = \"Scripted\"\n\
+         base_url = \"{}/v1\"\n\
+         wire_api = \"responses\"\n",
+        place.model
+    );
+    if let Some(server) = &place.mcp_server {
+        let server = text(server);
+        config += &format!("[mcp_servers.echo]\ncommand = \"node\"\nargs = [\"{server}\"]\n");
+    }
+    let config = place.write(".codex/config.toml", &config);
+    let words = ["exec", "--skip-git-repo-check", PROMPT];
+    Launch {
+        arguments: words.map(str::to_owned).to_vec(),
+        environment: vec![("CODEX_HOME", text(config.parent().unwrap()).to_owned())],
+    }
+}

@@ -1,0 +1,64 @@
+//! Copilot CLI: hooks in a plugin.
+
+use serde_json::json;
+
+use super::{
+    Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
+    subagent_prompt, text,
+};
+use crate::model::{ToolCall, Turn};
+
+pub const COPILOT: Client = Client {
+    name: "copilot",
+    title: "Copilot CLI",
+    package: "@github/copilot",
+    route: "hooks",
+    degree: "hooked",
+    removed_tools: &[],
+    server_away: ServerAway::Denied,
+    asker: Asker::Hook,
+    several: Several::InTurn,
+    edits: Edits::Run,
+    launch,
+    shell: |line| {
+        let arguments = json!({ "command": line, "description": "as scripted" });
+        ToolCall::new("bash", arguments)
+    },
+    read: |path| ToolCall::new("view", json!({ "path": text(path) })),
+    reads_elsewhere: ReadsElsewhere::Asked,
+    write: |path, content| {
+        let arguments = json!({ "path": text(path), "file_text": content });
+        ToolCall::new("create", arguments)
+    },
+    edit: |path, old, new| {
+        let arguments = json!({ "path": text(path), "old_str": old, "new_str": new });
+        ToolCall::new("edit", arguments)
+    },
+    mcp_echo: |said| ToolCall::new("echo-echo", json!({ "text": said })),
+    subagent: |script| {
+        let arguments = json!({
+            "name": "helper", "description": "do it", "agent_type": "general-purpose",
+            "mode": "sync", "prompt": subagent_prompt(script),
+        });
+        vec![Turn::call("task", arguments)]
+    },
+    names_subagents: false,
+    cannot: &[],
+};
+
+fn launch(place: &LaunchPlace) -> Launch {
+    let mut arguments = vec!["-p".to_owned(), PROMPT.to_owned()];
+    if let Some(server) = &place.mcp_server {
+        let echo = json!({ "type": "local", "command": "node", "args": [server], "tools": ["*"] });
+        let servers = json!({ "mcpServers": { "echo": echo } });
+        arguments.extend(["--additional-mcp-config".to_owned(), servers.to_string()]);
+    }
+    Launch {
+        arguments,
+        environment: vec![
+            ("COPILOT_OFFLINE", "true".to_owned()),
+            ("COPILOT_PROVIDER_BASE_URL", format!("{}/v1", place.model)),
+            ("COPILOT_MODEL", "scripted".to_owned()),
+        ],
+    }
+}

@@ -1,0 +1,77 @@
+//! Gemini CLI: the tools of `pvp mcp` in place of its own shell and edits.
+
+use serde_json::json;
+
+use super::{
+    Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
+    subagent_prompt, text,
+};
+use crate::model::{ToolCall, Turn};
+use crate::scenarios::Scenario;
+
+pub const GEMINI: Client = Client {
+    name: "gemini",
+    title: "Gemini CLI",
+    package: "@google/gemini-cli",
+    route: "`pvp mcp`, its own tools removed",
+    degree: "executed",
+    removed_tools: &["run_shell_command", "write_file", "replace"],
+    server_away: ServerAway::Waits,
+    asker: Asker::Bridge,
+    several: Several::SideBySide,
+    edits: Edits::Run,
+    launch,
+    shell: |line| {
+        ToolCall::new(
+            "mcp_pvp_shell",
+            json!({ "command": line, "purpose": "why" }),
+        )
+    },
+    read: |path| ToolCall::new("read_file", json!({ "file_path": text(path) })),
+    reads_elsewhere: ReadsElsewhere::Refused,
+    write: |path, content| {
+        let arguments = json!({ "path": text(path), "content": content, "purpose": "why" });
+        ToolCall::new("mcp_pvp_write_file", arguments)
+    },
+    edit: |path, old, new| {
+        let arguments = json!({
+            "path": text(path), "old_text": old, "new_text": new, "purpose": "why",
+        });
+        ToolCall::new("mcp_pvp_edit_file", arguments)
+    },
+    mcp_echo: |said| ToolCall::new("mcp_echo_echo", json!({ "text": said })),
+    subagent: |script| {
+        // Its subagents end only with this call.
+        let mut script = script.to_vec();
+        let done = json!({ "result": { "response": "The subagent is done." } });
+        script.pop();
+        script.push(Turn::call("complete_task", done));
+        let arguments = json!({ "agent_name": "generalist", "prompt": subagent_prompt(&script) });
+        vec![Turn::call("invoke_agent", arguments)]
+    },
+    names_subagents: true,
+    cannot: &[(
+        Scenario::McpCall,
+        "Without a screen it can ask nobody about the tools of other MCP servers, so they are taken away.",
+    )],
+};
+
+fn launch(place: &LaunchPlace) -> Launch {
+    let mut settings = json!({
+        "security": { "auth": { "selectedType": "gemini-api-key" } },
+        "general": { "enableAutoUpdate": false },
+        "privacy": { "usageStatisticsEnabled": false },
+    });
+    if let Some(server) = &place.mcp_server {
+        settings["mcpServers"]["echo"] = json!({ "command": "node", "args": [server] });
+    }
+    place.write(".gemini/settings.json", &settings.to_string());
+    let words = ["--skip-trust", "-m", "gemini-2.5-flash", "-p", PROMPT];
+    Launch {
+        arguments: words.map(str::to_owned).to_vec(),
+        environment: vec![
+            ("GEMINI_API_KEY", "scripted".to_owned()),
+            ("GOOGLE_GEMINI_BASE_URL", place.model.clone()),
+        ],
+    }
+}

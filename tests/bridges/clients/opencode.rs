@@ -1,0 +1,77 @@
+//! OpenCode: a plugin.
+
+use serde_json::json;
+
+use super::{
+    Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
+    subagent_prompt, text,
+};
+use crate::model::{ToolCall, Turn};
+
+pub const OPENCODE: Client = Client {
+    name: "opencode",
+    title: "OpenCode",
+    package: "opencode-ai",
+    route: "plugin",
+    degree: "hooked",
+    removed_tools: &[],
+    server_away: ServerAway::Denied,
+    asker: Asker::Hook,
+    several: Several::SideBySide,
+    edits: Edits::Run,
+    launch,
+    shell: |line| {
+        let arguments = json!({ "command": line, "description": "as scripted" });
+        ToolCall::new("bash", arguments)
+    },
+    read: |path| ToolCall::new("read", json!({ "filePath": text(path) })),
+    reads_elsewhere: ReadsElsewhere::Asked,
+    write: |path, content| {
+        let arguments = json!({ "filePath": text(path), "content": content });
+        ToolCall::new("write", arguments)
+    },
+    edit: |path, old, new| {
+        let arguments = json!({ "filePath": text(path), "oldString": old, "newString": new });
+        ToolCall::new("edit", arguments)
+    },
+    mcp_echo: |said| ToolCall::new("echo_echo", json!({ "text": said })),
+    subagent: |script| {
+        let arguments = json!({
+            "description": "do it", "prompt": subagent_prompt(script), "subagent_type": "general",
+        });
+        vec![Turn::call("task", arguments)]
+    },
+    names_subagents: true,
+    cannot: &[],
+};
+
+fn launch(place: &LaunchPlace) -> Launch {
+    let mut config = json!({
+        "model": "scripted/scripted",
+        "small_model": "scripted/scripted",
+        "autoupdate": false,
+        "share": "disabled",
+        "provider": { "scripted": {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "Scripted",
+            "options": { "baseURL": format!("{}/v1", place.model), "apiKey": "scripted" },
+            "models": { "scripted": { "name": "Scripted" } },
+        }},
+    });
+    if let Some(server) = &place.mcp_server {
+        let command = ["node", text(server)];
+        config["mcp"]["echo"] = json!({ "type": "local", "command": command, "enabled": true });
+    }
+    let config = place.write("opencode.json", &config.to_string());
+    Launch {
+        arguments: vec!["run".to_owned(), PROMPT.to_owned()],
+        environment: vec![
+            ("OPENCODE_CONFIG", text(&config).to_owned()),
+            ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned()),
+            ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned()),
+            // It fetches a package that plugins may use, and waits until that worked or failed.
+            ("npm_config_registry", "http://127.0.0.1:9".to_owned()),
+            ("npm_config_fetch_retries", "0".to_owned()),
+        ],
+    }
+}

@@ -1,0 +1,58 @@
+//! Real agent clients under `pvp run`, with a scripted model, a real server and people who vote.
+//!
+//! `make test-bridges` runs them; a plain `cargo test` checks the model alone.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "whatever is not as expected ends the test"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod clients;
+mod model;
+mod process;
+mod results;
+mod scenarios;
+mod stage;
+
+use clients::Client;
+use support::skip::skip;
+
+/// Set by `make test-bridges`, which also installs the clients.
+const RUN: &str = "PVP_TEST_BRIDGES";
+
+async fn check(client: &'static Client) {
+    match std::env::var(RUN) {
+        Ok(_) => scenarios::run_all(client).await,
+        Err(_) => skip("real clients run with `make test-bridges`"),
+    }
+}
+
+#[tokio::test]
+async fn claude() {
+    check(&clients::CLAUDE).await;
+}
+
+#[tokio::test]
+async fn opencode() {
+    check(&clients::OPENCODE).await;
+}
+
+#[tokio::test]
+async fn codex() {
+    check(&clients::CODEX).await;
+}
+
+#[tokio::test]
+async fn gemini() {
+    check(&clients::GEMINI).await;
+}
+
+#[tokio::test]
+async fn copilot() {
+    check(&clients::COPILOT).await;
+}

@@ -1,0 +1,142 @@
+//! A client under `pvp run`, and every process that comes of it.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Child;
+
+use crate::clients::{Client, Launch, LaunchPlace};
+use crate::support::cli::CliEnv;
+
+/// A running client. Everything that it started ends when this is dropped.
+pub struct ClientProcess {
+    pub cli: CliEnv,
+    /// `pvp run`.
+    child: Child,
+    /// The variable that every process of this client has, and no other.
+    mark: String,
+}
+
+impl ClientProcess {
+    /// Starts a client with `pvp run`, with the link of its agent.
+    pub fn start(client: &Client, cli: CliEnv, place: &LaunchPlace, agent_link: &str) -> Self {
+        let Launch {
+            arguments,
+            environment,
+        } = (client.launch)(place);
+        let mut command = cli.command(&["run", "--"]);
+        command.arg(client.program()).args(arguments);
+        let output = |name: &str| File::create(cli.home().join(name)).unwrap();
+        command
+            .envs(environment)
+            // So that a client reads no other's settings, and is sure of where it works.
+            .env("PWD", cli.workdir())
+            .env("XDG_DATA_HOME", cli.home().join("data"))
+            .env("XDG_CACHE_HOME", cli.home().join("cache"))
+            .env("PVP_AGENT_LINK", agent_link)
+            // Claude Code runs nothing as root unless it is told that the machine is a sandbox.
+            .env("IS_SANDBOX", "1")
+            .stdin(Stdio::null())
+            .stdout(output("client.out"))
+            .stderr(output("client.err"));
+        Self {
+            child: command.spawn().unwrap(),
+            mark: format!("HOME={}", cli.home().display()),
+            cli,
+        }
+    }
+
+    /// Waits for something that happens while the client runs.
+    pub async fn while_running<T>(&mut self, event: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            event = event => event,
+            status = self.child.wait() => {
+                panic!("the client ended too early: {}", status.unwrap())
+            }
+        }
+    }
+
+    /// Waits until `pvp run` ends; returns its exit code.
+    pub async fn ended(&mut self) -> Option<i32> {
+        self.child.wait().await.unwrap().code()
+    }
+
+    /// What the client and `pvp run` have printed.
+    pub fn output(&self) -> String {
+        let read = |name: &str| {
+            let path = self.cli.home().join(name);
+            String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+        };
+        format!("{}{}", read("client.out"), read("client.err"))
+    }
+
+    /// Everything that runs.
+    pub fn running(&self) -> Vec<RunningProcess> {
+        processes_with(&self.mark).collect()
+    }
+
+    /// Kills the processes that are such; returns how many.
+    pub fn kill_9(&self, is_victim: impl Fn(&RunningProcess) -> bool) -> usize {
+        let victims = processes_with(&self.mark).filter(is_victim);
+        victims.filter(RunningProcess::kill).count()
+    }
+}
+
+impl Drop for ClientProcess {
+    fn drop(&mut self) {
+        // Something may be starting at this moment.
+        while self.kill_9(|_| true) > 0 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+/// A process at some moment.
+#[derive(Debug)]
+pub struct RunningProcess {
+    pid: i32,
+    /// The words of its command line.
+    words: Vec<String>,
+}
+
+impl RunningProcess {
+    /// Whether it is `pvp` with this subcommand.
+    pub fn is_pvp(&self, subcommand: &str) -> bool {
+        let program = self.words.first().map(Path::new);
+        let is_pvp = program == Some(Path::new(env!("CARGO_BIN_EXE_pvp")));
+        is_pvp && self.words.get(1).is_some_and(|word| word == subcommand)
+    }
+
+    /// Whether it is a shell, or what a shell runs, and not the client.
+    pub fn is_shell_with(&self, text: &str) -> bool {
+        let is_shell = self.words.first().is_some_and(|word| word.ends_with("sh"));
+        is_shell && self.words.iter().any(|word| word.contains(text))
+    }
+
+    fn kill(&self) -> bool {
+        Pid::from_raw(self.pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+    }
+}
+
+/// The processes that have this in their environment and have not ended.
+fn processes_with(mark: &str) -> impl Iterator<Item = RunningProcess> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(move |entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let read = |name: &str| std::fs::read(entry.path().join(name)).ok();
+        // Those that have ended and nobody waited for have none.
+        let environment = read("environ")?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.find(|it| *it == mark.as_bytes())?;
+        let words = read("cmdline")?;
+        let words = words.split(|byte| *byte == 0);
+        let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+        Some(RunningProcess {
+            pid,
+            words: words.collect(),
+        })
+    })
+}

@@ -1,0 +1,215 @@
+//! What people decide about a command, and what comes of it.
+
+use serde_json::{Value, json};
+
+use crate::clients::{Client, Edits, Several};
+use crate::model::Turn;
+use crate::stage::{Setting, Stage, WaitingCall};
+use crate::support::TestClient;
+
+/// A script of single commands.
+pub fn commands(client: &Client, lines: &[&str]) -> Vec<Turn> {
+    let calls = lines
+        .iter()
+        .map(|line| Turn::Calls(vec![(client.shell)(line)]));
+    calls.chain([Turn::text("All done.")]).collect()
+}
+
+pub async fn approve(client: &'static Client) {
+    let lines = ["echo said-$((40+2)); touch made", "echo failing; exit 3"];
+    let script = commands(client, &lines);
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let call = stage.next_gate().await;
+    assert_eq!(call.line, lines[0]);
+    assert_is_by(client, &mut stage, &call.payload).await;
+    assert!(!stage.exists("made"));
+    stage.approve(&call).await;
+    let result = stage.result(&call).await;
+    assert_eq!(result["result"]["exitCode"], 0, "{result}");
+    assert_output(&result, "said-42");
+    assert!(stage.exists("made"));
+    let call = stage.next_gate().await;
+    assert_eq!(call.line, lines[1]);
+    stage.approve(&call).await;
+    let result = stage.result(&call).await;
+    assert_eq!(result["result"]["exitCode"], 3, "{result}");
+    assert_eq!(result["success"], false);
+    assert_output(&result, "failing");
+    stage.client_ends().await;
+    let told = stage.model.last_request_text();
+    assert!(
+        told.contains("said-42") && told.contains("failing"),
+        "{told}"
+    );
+}
+
+/// The card says which client, which version, and how sure it is.
+async fn assert_is_by(client: &Client, stage: &mut Stage, payload: &Value) {
+    if client.degree == "executed" {
+        // Our executor speaks for itself; the participant says for whom.
+        let announced = stage.recorded("participant.announce").await;
+        let agent = announced.iter().find(|it| it["id"] == *stage.agent);
+        let metadata = &agent.unwrap()["metadata"];
+        assert_eq!(metadata["client"], client.name, "{metadata}");
+        assert_eq!(metadata["client_version"], client.version());
+        assert_eq!(
+            (&payload["runs"], &payload["degree"]),
+            (&Value::Null, &Value::Null)
+        );
+    } else {
+        assert_eq!(payload["origin"]["client"], client.name, "{payload}");
+        assert_eq!(payload["origin"]["version"], client.version());
+        assert_eq!(payload["runs"], "client");
+        assert_eq!(payload["degree"], client.degree);
+    }
+    let offered = stage.model.tools_offered();
+    let mut removed = client.removed_tools.iter();
+    assert_eq!(
+        removed.find(|tool| offered.iter().any(|it| it == *tool)),
+        None
+    );
+}
+
+fn assert_output(result: &Value, text: &str) {
+    let printed = result["result"]["stdout"].as_str().unwrap_or_default();
+    assert!(printed.contains(text), "{result}");
+}
+
+pub async fn reject(client: &'static Client) {
+    let script = commands(client, &["touch made", "touch other"]);
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let call = stage.next_gate().await;
+    stage.reject(&call, "use the other file").await;
+    stage.model_reads("use the other file").await;
+    // The agent goes on, and may try something else.
+    let call = stage.next_gate().await;
+    assert_eq!(call.line, "touch other");
+    stage.approve(&call).await;
+    stage.result(&call).await;
+    stage.client_ends().await;
+    assert!(!stage.exists("made"));
+    assert!(stage.exists("other"));
+}
+
+pub async fn edit(client: &'static Client) {
+    let lines: &[&str] = match client.edits {
+        Edits::Run => &["touch original"],
+        Edits::AskedAgain => &["touch original", "touch edited"],
+    };
+    let script = commands(client, lines);
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let mut bob = stage.join_bob().await;
+    let call = stage.next_gate().await;
+    let mut arguments = call.payload["arguments"].clone();
+    arguments["full_command"] = "touch edited".into();
+    let amend = json!({
+        "gate": call.gate, "arguments": arguments, "digest": digest(&stage.ann, &call),
+        "reason": "a better name",
+    });
+    stage.ann.send_and_ack("gate.amend", amend).await;
+    approve_edit(&mut bob, &call.gate).await;
+    let result = stage.result(&call).await;
+    match client.edits {
+        Edits::Run => assert_eq!(result["result"]["exitCode"], 0, "{result}"),
+        Edits::AskedAgain => {
+            assert_eq!(result["outcome"], "not_run", "{result}");
+            stage.model_reads("touch edited").await;
+            let call = stage.next_gate().await;
+            assert_eq!(call.line, "touch edited");
+            assert!(!stage.exists("edited"));
+            stage.approve(&call).await;
+            stage.result(&call).await;
+        }
+    }
+    stage.client_ends().await;
+    assert!(!stage.exists("original"));
+    assert!(stage.exists("edited"));
+}
+
+/// The digest of what waits, as the person has seen it.
+fn digest(person: &TestClient, call: &WaitingCall) -> Value {
+    let mut received = person.received.iter();
+    let request = received.find(|message| message["id"] == *call.gate);
+    request.unwrap()["payload"]["digest"].clone()
+}
+
+async fn approve_edit(bob: &mut TestClient, gate: &str) {
+    let amended = bob.wait_for("gate.amend").await;
+    let digest = &amended["payload"]["assessment"]["digest"];
+    let vote = json!({ "gate": gate, "approver": bob.participant, "digest": digest });
+    bob.send_and_ack("gate.approve", vote).await;
+}
+
+pub async fn blocked(client: &'static Client) {
+    let lines = ["touch made; pvp approve 123456", "touch other"];
+    let script = commands(client, &lines);
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    stage.model_reads("Blocked by rule").await;
+    let call = stage.next_gate().await;
+    assert_eq!(call.line, lines[1], "nobody was asked about the first");
+    stage.reject(&call, "enough").await;
+    stage.client_ends().await;
+    assert!(!stage.exists("made"));
+    // The attempt is in the record.
+    let proposed = stage.recorded("tool.propose").await;
+    assert_eq!(crate::stage::line_of(&proposed[0]), lines[0]);
+}
+
+pub async fn quorum(client: &'static Client) {
+    let setting = Setting {
+        config: json!({ "default_gate_quorum": { "type": "any", "count": 2 } }),
+        ..Setting::default()
+    };
+    let script = commands(client, &["touch made"]);
+    let mut stage = Stage::start(client, setting, |_| script).await;
+    let mut bob = stage.join_bob().await;
+    let call = stage.next_gate().await;
+    stage.approve(&call).await;
+    assert!(stage.recorded("gate.resolve").await.is_empty());
+    assert!(!stage.exists("made"));
+    let answer = bob.approve(&call.gate).await;
+    assert_eq!(answer["type"], "session.ack", "{answer}");
+    let result = stage.result(&call).await;
+    assert_eq!(result["success"], true, "{result}");
+    assert!(stage.exists("made"));
+    stage.client_ends().await;
+}
+
+pub async fn parallel(client: &'static Client) {
+    let both = ["touch one", "touch two"].map(client.shell);
+    let script = vec![Turn::Calls(both.to_vec()), Turn::text("All done.")];
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    match client.several {
+        Several::SideBySide => {
+            let mut calls = [stage.next_gate().await, stage.next_gate().await];
+            calls.sort_by_key(|call| call.line == "touch two");
+            let [one, two] = calls;
+            decide_one_of_two(&mut stage, &two).await;
+            decide_one_of_two(&mut stage, &one).await;
+        }
+        Several::InTurn => {
+            for _ in 0..2 {
+                let call = stage.next_gate().await;
+                decide_one_of_two(&mut stage, &call).await;
+            }
+        }
+    }
+    stage.client_ends().await;
+    assert!(stage.exists("one"));
+    assert!(!stage.exists("two"));
+    let told = stage.model.last_request_text();
+    assert!(told.contains("one is enough"), "{told}");
+}
+
+/// Approves the first of two calls, and rejects the second.
+async fn decide_one_of_two(stage: &mut Stage, call: &WaitingCall) {
+    match call.line.as_str() {
+        "touch one" => {
+            stage.approve(call).await;
+            let result = stage.result(call).await;
+            assert_eq!(result["success"], true, "{result}");
+        }
+        "touch two" => stage.reject(call, "one is enough").await,
+        line => panic!("nobody scripted `{line}`"),
+    }
+}

@@ -1,0 +1,160 @@
+//! What must not run when something goes wrong, and what is left in the record.
+
+use serde_json::{Value, json};
+
+use super::decisions::commands;
+use crate::clients::{Asker, Client, ServerAway};
+use crate::model::ModelRequest;
+use crate::process::RunningProcess;
+use crate::stage::{Setting, Stage};
+
+/// Runs until it is told to go on. It gives up after a while, for when the test is gone.
+const UNTIL_TOLD: &str =
+    "touch started; for i in $(seq 600); do [ -e go ] && break; sleep 0.1; done; touch finished";
+
+pub async fn interrupt(client: &'static Client) {
+    let script = commands(client, &[UNTIL_TOLD, "touch more"]);
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let call = stage.next_gate().await;
+    stage.approve(&call).await;
+    stage.wait_for_file("started").await;
+    let interrupt = json!({
+        "raised_by": stage.ann.participant, "urgency": "stop", "message": "wrong branch",
+        "target": stage.agent,
+    });
+    stage.ann.send_and_ack("interrupt.raise", interrupt).await;
+    let acknowledged = stage.ann.wait_for("interrupt.acknowledge").await;
+    assert_eq!(
+        acknowledged["payload"]["action_taken"], "stopped",
+        "{acknowledged}"
+    );
+    let result = stage.result(&call).await;
+    assert_eq!(result["success"], false, "{result}");
+    stage.process.ended().await;
+    // It would run on if only the client had stopped.
+    std::fs::write(stage.path("go"), "").unwrap();
+    assert!(stage.recorded("gate.request").await.len() == 1);
+    assert_nothing_runs(&stage);
+    assert!(!stage.exists("finished"));
+    assert!(!stage.exists("more"));
+}
+
+/// That no command of the client is left.
+fn assert_nothing_runs(stage: &Stage) {
+    let left = stage.process.running();
+    let ours: Vec<_> = left
+        .iter()
+        .filter(|it| it.is_shell_with("finished"))
+        .collect();
+    assert!(ours.is_empty(), "{ours:?}");
+}
+
+pub async fn server_down_before(client: &'static Client) {
+    let script = commands(client, &[UNTIL_TOLD, "touch made"]);
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let call = stage.next_gate().await;
+    stage.approve(&call).await;
+    stage.wait_for_file("started").await;
+    stage.server.kill_9().await;
+    std::fs::write(stage.path("go"), "").unwrap();
+    stage.wait_for_file("finished").await;
+    match client.server_away {
+        ServerAway::Denied => {
+            stage.process.ended().await;
+            let told = stage.model.last_request_text();
+            assert!(told.contains("nobody can be asked"), "{told}");
+        }
+        ServerAway::Waits => {
+            stage.restart_server().await;
+            let call = stage.next_gate().await;
+            assert_eq!(call.line, "touch made");
+            stage.reject(&call, "not after that").await;
+            stage.client_ends().await;
+        }
+    }
+    assert!(!stage.exists("made"));
+}
+
+pub async fn server_down_during(client: &'static Client) {
+    let script = commands(client, &["touch made"]);
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let call = stage.next_gate().await;
+    stage.server.kill_9().await;
+    match client.server_away {
+        ServerAway::Denied => {
+            stage.model_reads("nobody can be asked").await;
+            stage.process.ended().await;
+        }
+        ServerAway::Waits => {
+            stage.restart_server().await;
+            stage.reject(&call, "not after that").await;
+            stage.model_reads("not after that").await;
+            stage.client_ends().await;
+        }
+    }
+    assert!(!stage.exists("made"));
+}
+
+pub async fn client_killed(client: &'static Client) {
+    tokio::join!(killed_while_waiting(client), killed_while_running(client));
+}
+
+async fn killed_while_waiting(client: &'static Client) {
+    let script = commands(client, &["touch made"]);
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let call = stage.next_gate().await;
+    kill_client(client, &stage);
+    let resolved = stage.resolution(&call).await;
+    assert_eq!(resolved["outcome"], "cancelled", "{resolved}");
+    assert!(!stage.exists("made"));
+}
+
+async fn killed_while_running(client: &'static Client) {
+    let script = commands(client, &[UNTIL_TOLD]);
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let call = stage.next_gate().await;
+    stage.approve(&call).await;
+    stage.wait_for_file("started").await;
+    kill_client(client, &stage);
+    let result = stage.result(&call).await;
+    assert_eq!(result["outcome"], "unknown", "{result}");
+}
+
+/// Kills the client and `pvp run` in one blow. What the client started lives on: hooks, commands.
+/// Where our own executor runs the commands, only the client is killed.
+fn kill_client(client: &Client, stage: &Stage) {
+    let is_executor = |it: &RunningProcess| client.degree == "executed" && it.is_pvp("run");
+    let is_child = |it: &RunningProcess| it.is_pvp("hook") || it.is_shell_with("finished");
+    let killed = stage.process.kill_9(|it| !is_child(it) && !is_executor(it));
+    assert!(killed >= 1, "{killed}");
+}
+
+pub async fn asker_killed(client: &'static Client) {
+    let script = commands(client, &["touch made"]);
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let call = stage.next_gate().await;
+    let asker = match client.asker {
+        Asker::Hook => "hook",
+        Asker::Bridge => "run",
+    };
+    assert!(stage.process.kill_9(|it| it.is_pvp(asker)) > 0);
+    if client.asker == Asker::Hook {
+        let answered = |request: &ModelRequest| !request.tool_results().is_empty();
+        let answered = stage.model.wait_for(answered);
+        stage.process.while_running(answered).await;
+        stage.client_ends().await;
+    }
+    // An approval comes too late, or finds the call withdrawn.
+    stage.ann.approve(&call.gate).await;
+    let is_end = |message: &Value| ends(message, &call.gate, &call.proposal);
+    stage.ann.wait(is_end).await;
+    assert!(!stage.exists("made"));
+}
+
+/// Whether this is the end of a call: withdrawn at its gate, or closed as not known to have run.
+fn ends(message: &Value, gate: &str, proposal: &str) -> bool {
+    let payload = &message["payload"];
+    let withdrawn = payload["gate"] == gate && payload["outcome"] == "cancelled";
+    let closed = payload["tool_proposal"] == proposal && payload["outcome"] == "unknown";
+    (message["type"] == "gate.resolve" && withdrawn) || (message["type"] == "tool.result" && closed)
+}

@@ -1,0 +1,227 @@
+//! What a scenario plays on: a server, a session, people, a model, and a client that follows it.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::clients::{Client, LaunchPlace};
+use crate::model::{ModelRequest, ScriptedModel, Turn};
+use crate::process::ClientProcess;
+use crate::support::cli::CliEnv;
+use crate::support::session::result_of;
+use crate::support::{TestClient, TestServer, TestUser};
+
+/// The session that clients are supervised in.
+const SESSION: &str = "owl";
+
+pub struct Stage {
+    pub server: TestServer,
+    /// The server after it was killed and started again.
+    restarted: Option<TestServer>,
+    /// A person with every role.
+    pub ann: TestClient,
+    ann_user: TestUser,
+    pub model: ScriptedModel,
+    pub process: ClientProcess,
+    /// Who the client is in the session.
+    pub agent: String,
+}
+
+/// What a stage has beside what every stage has.
+#[derive(Default)]
+pub struct Setting {
+    /// Settings of the session.
+    pub config: Value,
+    /// Files in the workspace, with their content.
+    pub files: &'static [(&'static str, &'static str)],
+    /// Whether the client has the MCP server `echo`.
+    pub mcp: bool,
+}
+
+/// A call that waits for people.
+pub struct WaitingCall {
+    pub gate: String,
+    pub proposal: String,
+    /// The command line, if it is one.
+    pub line: String,
+    /// What the client proposed.
+    pub payload: Value,
+}
+
+impl Stage {
+    /// Starts a client whose model follows this script, which may name paths in the workspace.
+    pub async fn start(
+        client: &Client,
+        setting: Setting,
+        script: impl FnOnce(&std::path::Path) -> Vec<Turn>,
+    ) -> Self {
+        let mut config = json!({ "client_reads": "workspace" });
+        for (name, value) in setting.config.as_object().into_iter().flatten() {
+            config[name] = value.clone();
+        }
+        config["gate_timeout_seconds"] = 0.into();
+        let server = TestServer::start(&[]).await;
+        server.create_session(SESSION, config).await;
+        let ann_user = server.invite("ann", &["driver", "approver", "admin"], &[]);
+        let ann = server.join(SESSION, &ann_user).await;
+        let cli = CliEnv::new();
+        for (name, content) in setting.files {
+            std::fs::write(cli.workdir().join(name), content).unwrap();
+        }
+        let model = ScriptedModel::start(script(&cli.workdir())).await;
+        let user = server.invite(client.name, &["driver"], &["--kind", "agent"]);
+        let place = LaunchPlace {
+            model: model.url(),
+            home: cli.home(),
+            workspace: cli.workdir(),
+            mcp_server: setting.mcp.then(mcp_server),
+        };
+        let link = server.link(&user, Some(SESSION));
+        let process = ClientProcess::start(client, cli, &place, &link);
+        Self {
+            server,
+            restarted: None,
+            ann,
+            ann_user,
+            model,
+            process,
+            agent: user.participant,
+        }
+    }
+
+    /// A file in the client's workspace.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.process.cli.workdir().join(name)
+    }
+
+    pub fn exists(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
+    pub fn content(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Waits until there is such a file.
+    pub async fn wait_for_file(&mut self, name: &str) {
+        let path = self.path(name);
+        let found = crate::support::session::wait_until(name, || path.exists());
+        self.process.while_running(found).await;
+    }
+
+    /// Joins another person with a vote.
+    pub async fn join_bob(&self) -> TestClient {
+        let bob = self.server.invite("bob", &["approver"], &[]);
+        self.server.join(SESSION, &bob).await
+    }
+
+    /// Starts the server again where it was, and has ann come back.
+    pub async fn restart_server(&mut self) {
+        let (data, address) = (self.server.data.clone(), self.server.address.clone());
+        self.restarted = Some(TestServer::start_on(&data, &address, &[]).await);
+        self.ann = self.server.join(SESSION, &self.ann_user).await;
+    }
+
+    /// Waits for the next call that needs a decision.
+    pub async fn next_gate(&mut self) -> WaitingCall {
+        let waiting = self.ann.wait_for("gate.request");
+        let request = self.process.while_running(waiting).await;
+        let proposal = request["payload"]["action_ref"].as_str().unwrap();
+        let mut received = self.ann.received.iter();
+        let proposed = received.find(|message| message["id"] == proposal).unwrap();
+        let payload = proposed["payload"].clone();
+        WaitingCall {
+            gate: request["id"].as_str().unwrap().to_owned(),
+            proposal: proposal.to_owned(),
+            line: line_of(&payload),
+            payload,
+        }
+    }
+
+    pub async fn approve(&mut self, call: &WaitingCall) {
+        crate::support::session::approve(&mut self.ann, &call.gate).await;
+    }
+
+    pub async fn reject(&mut self, call: &WaitingCall, reason: &str) {
+        crate::support::session::reject(&mut self.ann, &call.gate, reason).await;
+    }
+
+    /// Waits for the result of a call.
+    pub async fn result(&mut self, call: &WaitingCall) -> Value {
+        result_of(&mut self.ann, &call.proposal).await
+    }
+
+    /// Waits for how a gate ended.
+    pub async fn resolution(&mut self, call: &WaitingCall) -> Value {
+        let of_call = |message: &Value| {
+            message["type"] == "gate.resolve" && message["payload"]["gate"] == *call.gate
+        };
+        self.ann.wait(of_call).await["payload"].clone()
+    }
+
+    /// Everything of a kind that is in the record.
+    pub async fn recorded(&mut self, kind: &str) -> Vec<Value> {
+        self.ann.sync().await;
+        let received = self.ann.received.iter();
+        let found = received.filter(|message| message["type"] == kind);
+        found.map(|message| message["payload"].clone()).collect()
+    }
+
+    /// Waits until the model is told this, in the result of a call or by the user.
+    pub async fn model_reads(&mut self, text: &str) {
+        let told = self.model.wait_for(|request| request.text().contains(text));
+        self.process.while_running(told).await;
+    }
+
+    /// Waits until the client has followed its script to the end.
+    pub async fn client_ends(&mut self) {
+        let code = self.process.ended().await;
+        assert_eq!(code, Some(0), "{}", self.process.output());
+    }
+}
+
+impl Drop for Stage {
+    /// Says what has happened if it was not what was expected.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let printed = self.process.output();
+            let requests = self.model.requests();
+            let told: Vec<_> = requests.iter().map(request_summary).collect();
+            let told = told.join("\n");
+            let recorded: Vec<_> = self.ann.received.iter().map(summary).collect();
+            let recorded = recorded.join("\n");
+            let said = format!(
+                "--- the client printed\n{printed}\n--- the model read\n{told}\n--- the record\n{recorded}"
+            );
+            let _ = writeln!(std::io::stderr(), "{said}\n---");
+        }
+    }
+}
+
+fn request_summary(request: &ModelRequest) -> String {
+    let (conversation, answer) = (&request.conversation, &request.answer);
+    let last = request.history.last();
+    format!(
+        "{conversation:?} {}: {last:?} -> {answer:?}",
+        request.target
+    )
+}
+
+fn summary(message: &Value) -> String {
+    format!(
+        "{} {}",
+        message["type"].as_str().unwrap_or_default(),
+        message["payload"]
+    )
+}
+
+/// The command line of a proposal; empty if it is none.
+pub fn line_of(payload: &Value) -> String {
+    let line = &payload["arguments"]["full_command"];
+    line.as_str().unwrap_or_default().to_owned()
+}
+
+fn mcp_server() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/bridges/mcp_echo.mjs")
+}
