@@ -123,8 +123,7 @@ async fn gemini_has_our_tools_and_its_hooks_as_one_participant() {
     // The tools run here, each as a proposal of the same participant.
     let mut command = client.cli.command(&words);
     let process = CliProcess::spawn(command.stdin(Stdio::piped()));
-    let mut tools =
-        McpClient::over(CliEnv::new(), process, client.participant.clone()).await;
+    let mut tools = McpClient::over(CliEnv::new(), process, client.participant.clone()).await;
     let call = tools.shell("touch made").await;
     let (gate, line) = next_gate(&mut ann).await;
     assert_eq!(line, "touch made");
@@ -167,13 +166,15 @@ async fn gemini_has_our_tools_and_its_hooks_as_one_participant() {
     answer_of(client.hook(hook, done).await).await;
     ann.sync().await;
     let proposal = proposals(&ann).last().unwrap()["id"].clone();
-    let is_result = |message: &&Value| {
-        message["type"] == "tool.result" && message["payload"]["tool_proposal"] == proposal
-    };
-    let result = ann.received.iter().find(is_result);
-    let result = &result.expect("the hook has reported it")["payload"];
-    assert_eq!(result["attested"], true, "{result}");
-    assert_eq!(result["result"]["stdout"], "it is empty");
+    let received = ann.received.iter();
+    let results: Vec<_> = received
+        .filter(|message| message["type"] == "tool.result")
+        .map(|message| &message["payload"])
+        .filter(|result| result["tool_proposal"] == proposal)
+        .collect();
+    assert_eq!(results.len(), 1, "{results:?}");
+    assert_eq!(results[0]["attested"], true);
+    assert_eq!(results[0]["result"]["stdout"], "it is empty");
     drop(tools);
     let Running { run, cli, .. } = client;
     let ended = run.ended().await;
