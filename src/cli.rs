@@ -1,5 +1,6 @@
 //! The commands of the `pvp` binary, one module per command or group of commands.
 
+mod acp;
 mod administration;
 mod agent;
 mod agent_client;
@@ -79,6 +80,8 @@ pub(crate) enum CliCommand {
     Hook(hook::ClientHookArguments),
     /// Serve an agent client over MCP: what it calls is proposed, approved and run on this machine.
     Mcp(Box<mcp::McpArguments>),
+    /// Stand between an editor and its agent: the editor starts `pvp acp -- CMD` in place of CMD.
+    Acp(Box<acp::AcpArguments>),
 
     /// Open a session full screen, to watch the agent, decide on its commands and send prompts.
     Tui(tui::TuiArguments),
@@ -166,6 +169,7 @@ pub(crate) fn run(command: Option<CliCommand>) -> anyhow::Result<ExitCode> {
         CliCommand::Run(arguments) => run::run(&arguments),
         CliCommand::Hook(arguments) => hook::run(&arguments),
         CliCommand::Mcp(arguments) => mcp::run(&arguments),
+        CliCommand::Acp(arguments) => acp::run(&arguments),
         CliCommand::Tui(arguments) => tui::run(arguments),
         CliCommand::Gates(arguments) => gates::list(&arguments),
         CliCommand::Show(arguments) => gates::show(&arguments),

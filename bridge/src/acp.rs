@@ -16,13 +16,27 @@ mod modes;
 mod own_tools;
 mod permission;
 mod process;
+mod proxy;
 mod question;
+mod recorder;
 mod report;
 mod terminals;
 mod wire;
 
 pub use client::AcpAgent;
+pub use proxy::{EditorAgent, ProxyEnd};
 
 /// Why nothing was allowed while the server cannot be reached.
 const SERVER_AWAY: &str = "Not allowed, because nobody can be asked: the PVP server does not answer. \
      Nothing was done. Do not try other ways; tell the person at the terminal.";
+
+/// Eight letters and digits that nobody has guessed before.
+fn random_word() -> String {
+    // An id begins with the time.
+    let id = pvp_client::fresh_id();
+    let letters = id.as_str().chars().rev();
+    letters
+        .filter(char::is_ascii_alphanumeric)
+        .take(8)
+        .collect()
+}

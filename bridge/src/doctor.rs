@@ -207,9 +207,7 @@ pub async fn try_canary(
 
 /// Waits for the client, and returns what it printed.
 async fn watch(mut child: Child, behaviour: HookBehaviour, place: &CanaryPlace) -> String {
-    let group = child
-        .id()
-        .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    let group = ProcessGroup::of(&child);
     let mut printed = [String::new(), String::new()];
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let [out, err] = &mut printed;
@@ -227,15 +225,31 @@ async fn watch(mut child: Child, behaviour: HookBehaviour, place: &CanaryPlace) 
         }
     })
     .await;
-    if let Some(group) = group {
-        // What the client started goes with it.
-        let _ = kill_process_group(group, Signal::KILL);
-    }
+    drop(group);
     let _ = timeout(Duration::from_secs(5), child.wait()).await;
     let said = printed.join("\n");
     let said = said.trim();
     let skipped = said.chars().count().saturating_sub(MAX_SAID);
     said.chars().skip(skipped).collect()
+}
+
+/// The client and what it started; killed when dropped.
+struct ProcessGroup(Option<Pid>);
+
+impl ProcessGroup {
+    fn of(child: &Child) -> Self {
+        let leader = child.id().and_then(|pid| i32::try_from(pid).ok());
+        Self(leader.and_then(Pid::from_raw))
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // There may be nothing left of it.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
 /// Ends a while after a hook that never answers was asked; never for another hook.

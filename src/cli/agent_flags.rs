@@ -177,6 +177,15 @@ impl ExecutorArguments {
         Ok(Agent::connect_answering(link, options, settings, policy, answers).await?)
     }
 
+    /// The settings of an executor of which no flags speak.
+    pub(super) fn settings_for(
+        workspace: &Path,
+        participant: &ParticipantId,
+    ) -> anyhow::Result<ExecutorSettings> {
+        let state = agent_state_directory(participant)?;
+        Ok(ExecutorSettings::new(workspace.to_owned(), state))
+    }
+
     /// The directory where commands run, as an absolute path without links.
     pub(super) fn workspace(&self) -> anyhow::Result<PathBuf> {
         let workspace = match &self.workspace {

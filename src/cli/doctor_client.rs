@@ -11,6 +11,7 @@ use pvp_bridge::doctor::{CanaryRun, HookBehaviour, try_canary};
 use pvp_bridge::hooks::HookClient;
 use serde::Serialize;
 
+use super::agent_flags::until_shutdown;
 use super::doctor::CheckStatus;
 use super::run::{client_of, client_version};
 use super::{one_line, print_json, print_line};
@@ -109,7 +110,11 @@ pub(super) fn run(program: &OsStr, json: bool) -> anyhow::Result<ExitCode> {
         }
         let directory = TemporaryDirectory::make()?;
         let tried = try_canary(client, &program, behaviour, &directory.path);
-        let run = runtime.block_on(tried)?;
+        // The client is stopped when this is.
+        let Some(run) = runtime.block_on(until_shutdown(tried))? else {
+            return Ok(ExitCode::FAILURE);
+        };
+        let run = run?;
         checks.push(judge(run, &route));
     }
     let report = ClientReport {

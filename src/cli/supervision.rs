@@ -538,6 +538,32 @@ impl Supervision {
 
     /// Says where the client is supervised and how others join, before it takes the terminal.
     pub(super) fn print(&self) -> anyhow::Result<()> {
+        self.print_notices();
+        match &self.join_code {
+            Some(code) if std::io::stdout().is_terminal() => share::print_join_code(code, false),
+            Some(_) | None => {
+                self.print_join_command();
+                Ok(())
+            }
+        }
+    }
+
+    /// The same, for a client that has the standard output.
+    pub(super) fn print_to_stderr(&self) {
+        self.print_notices();
+        self.print_join_command();
+    }
+
+    fn print_join_command(&self) {
+        if let Some(code) = &self.join_code {
+            print_warning(&format!(
+                "another person joins with: {}",
+                share::join_command(code)
+            ));
+        }
+    }
+
+    fn print_notices(&self) {
         let settings = &self.settings;
         print_warning(&format!(
             "{} is {} in session `{}` on {}; decide with `pvp tui`, `pvp gates` or `pvp approve`",
@@ -553,17 +579,6 @@ impl Supervision {
             print_warning(
                 "no link of yours is saved for this directory, so the prompts that you type are not recorded as yours; `pvp login` saves one",
             );
-        }
-        match &self.join_code {
-            Some(code) if std::io::stdout().is_terminal() => share::print_join_code(code, false),
-            Some(code) => {
-                print_warning(&format!(
-                    "another person joins with: {}",
-                    share::join_command(code)
-                ));
-                Ok(())
-            }
-            None => Ok(()),
         }
     }
 }

@@ -11,6 +11,7 @@
 mod support;
 
 mod acp;
+mod acp_editor;
 mod background;
 mod binary_output;
 mod claude_control;
@@ -21,12 +22,14 @@ mod file_tools;
 mod fixture;
 mod git;
 mod hooks;
+mod installed_hooks;
 mod interactive;
 mod interrupts;
 mod limits;
 mod lying_server;
 mod mcp;
 mod model;
+mod other_clients;
 mod proposer;
 mod provider_errors;
 mod read_roots;

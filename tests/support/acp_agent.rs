@@ -33,16 +33,17 @@ pub struct AcpAgent {
 /// Writes the program of a stand-in; what it says and hears goes through the socket.
 pub fn install(cli: &CliEnv) -> (PathBuf, UnixListener) {
     let program = cli.home().join("stand-in");
-    let socket = cli.home().join("socket");
+    let relay = cli.home().join("relay");
+    std::fs::create_dir(&relay).unwrap();
     let pvp = env!("CARGO_BIN_EXE_pvp");
     let text = format!(
         "#!/bin/sh\necho $$ > '{0}.pid'\nenv > '{0}.env'\nexec '{pvp}' mcp --relay '{1}'\n",
         program.display(),
-        socket.display()
+        relay.display()
     );
     std::fs::write(&program, text).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    (program, UnixListener::bind(socket).unwrap())
+    (program, UnixListener::bind(relay.join("mcp.sock")).unwrap())
 }
 
 impl AcpAgent {

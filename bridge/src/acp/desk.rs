@@ -90,7 +90,6 @@ impl Desk {
         let workspace = &supervisor.client().workspace;
         let files = Arc::new(ClientFileCalls::new(workspace, private_paths()));
         let (stop, stops) = mpsc::channel(16);
-        let start: String = pvp_client::fresh_id().as_str().chars().take(8).collect();
         Self {
             supervisor,
             to_agent,
@@ -107,7 +106,7 @@ impl Desk {
             cancelled: BTreeSet::new(),
             stop,
             stops,
-            start: start.into(),
+            start: super::random_word().into(),
         }
     }
 

@@ -46,9 +46,7 @@ impl Drop for Listening {
 impl OwnTools {
     /// Listens for the agent's program. Without a place to listen at, there are no tools.
     pub(super) fn listen(agent: &Arc<Agent>) -> Self {
-        let fresh = pvp_client::fresh_id();
-        let letters = fresh.as_str().chars().filter(char::is_ascii_alphanumeric);
-        let name = format!("pvp{}", letters.take(8).collect::<String>());
+        let name = format!("pvp{}", super::random_word());
         let listening = listen(&name, agent.clone());
         if let Err(error) = &listening {
             tracing::warn!(%error, "the agent is not offered the tools of PVP");

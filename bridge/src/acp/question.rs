@@ -20,7 +20,7 @@ use crate::translation::TranslatedCall;
 const PROPOSE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long the server may be away while a call waits, before it is denied.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Bytes of an id as it is recorded.
 const MAX_ID_BYTES: usize = 200;

@@ -216,7 +216,7 @@ async fn follow(
             }
             ProposalEvent::Finished(result) => {
                 let value = serde_json::to_value(&result.result).unwrap_or_default();
-                exit["exitCode"] = value["exit_code"].clone();
+                exit["exitCode"] = value["exitCode"].clone();
                 if let Some(error) = &result.error {
                     let text = format!("[PVP: {error}]\n");
                     state.send_modify(|state| state.push(&text, limit));

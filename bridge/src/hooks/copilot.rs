@@ -14,6 +14,13 @@ pub(super) fn parse(event: &str, input: &Value) -> Result<HookEvent, String> {
             report: ended(input),
             call: call(input)?,
         }),
+        "postToolUseFailure" => HookEvent::AfterCall(EndedCall {
+            report: CallReport {
+                error: Some(text(input, "error").unwrap_or_default()),
+                ..CallReport::default()
+            },
+            call: call(input)?,
+        }),
         "userPromptSubmitted" => HookEvent::Prompted {
             conversation: required(input, "sessionId")?,
             text: Some(required(input, "prompt")?),

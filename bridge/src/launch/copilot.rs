@@ -15,9 +15,10 @@ use super::{HookProgram, LaunchError, LaunchPlan};
 use crate::hooks::HookClient;
 
 /// The events that the hook hears.
-pub(crate) const EVENTS: [&str; 6] = [
+pub(crate) const EVENTS: [&str; 7] = [
     "preToolUse",
     "postToolUse",
+    "postToolUseFailure",
     "userPromptSubmitted",
     "agentStop",
     "sessionStart",

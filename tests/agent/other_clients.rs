@@ -1,0 +1,221 @@
+//! Gemini and Copilot under `pvp run`: what they are started with, and that it works.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::fixture::assert_contains;
+use crate::support::cli::{CliEnv, CliProcess};
+use crate::support::hook_client::{answer_of, install};
+use crate::support::mcp_client::McpClient;
+use crate::support::session::{proposal_of, result_of, wait_until};
+use crate::support::{TestClient, TestServer};
+use crate::{approve, next_gate, start_session};
+
+/// A stand-in for a client under `pvp run`; killed when dropped.
+struct Running {
+    cli: CliEnv,
+    run: CliProcess,
+    words: Vec<String>,
+    environment: String,
+    participant: String,
+}
+
+async fn start(server: &TestServer, name: &str, words: &[&str]) -> Running {
+    let cli = CliEnv::new();
+    let user = server.invite(name, &["driver"], &["--kind", "agent"]);
+    let program = install(&cli, name);
+    let mut command = cli.command(&["run", "--"]);
+    command.arg(&program).args(words).stdin(Stdio::piped());
+    command.env("PVP_AGENT_LINK", server.link(&user, Some("owl")));
+    let run = CliProcess::spawn(&mut command);
+    let arguments = program.with_extension("args");
+    wait_until("the client runs", || arguments.exists()).await;
+    let text = std::fs::read_to_string(&arguments).unwrap();
+    Running {
+        words: text.split_terminator('\0').map(str::to_owned).collect(),
+        environment: std::fs::read_to_string(program.with_extension("env")).unwrap(),
+        participant: user.participant,
+        cli,
+        run,
+    }
+}
+
+impl Running {
+    fn after(&self, flag: &str) -> PathBuf {
+        let at = self.words.iter().position(|word| word == flag).unwrap();
+        PathBuf::from(&self.words[at + 1])
+    }
+
+    /// Starts a hook as the client does, with this on its standard input.
+    async fn hook(&self, command: &str, input: Value) -> tokio::process::Child {
+        use tokio::io::AsyncWriteExt;
+        let mut shell = self.cli.program("/bin/sh");
+        let mut child = shell
+            .args(["-c", command])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input.to_string().as_bytes()).await.unwrap();
+        child
+    }
+}
+
+fn read_json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn proposals(person: &TestClient) -> Vec<&Value> {
+    let received = person.received.iter();
+    received
+        .filter(|message| message["type"] == "tool.propose")
+        .collect()
+}
+
+#[tokio::test]
+async fn copilot_asks_by_the_hooks_of_its_plugin() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let client = start(&server, "copilot", &["-p", "go"]).await;
+    let hooks = read_json(&client.after("--plugin-dir").join("hooks.json"));
+    let command = |event: &str| {
+        hooks["hooks"][event][0]["bash"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let call = json!({
+        "sessionId": "s", "timestamp": 1, "cwd": client.cli.workdir(), "toolName": "bash",
+        "toolArgs": { "command": "touch made", "description": "why" },
+    });
+    let hook = client.hook(&command("preToolUse"), call.clone()).await;
+    let (gate, line) = next_gate(&mut ann).await;
+    assert_eq!(line, "touch made");
+    assert_eq!(proposals(&ann)[0]["payload"]["degree"], "hooked");
+    approve(&mut ann, &gate).await;
+    let answer = answer_of(hook).await;
+    assert_eq!(answer, json!({ "permissionDecision": "allow" }));
+    let mut ended = call;
+    ended["error"] = "Path does not exist".into();
+    answer_of(client.hook(&command("postToolUseFailure"), ended).await).await;
+    let proposal = proposal_of(&ann, &gate);
+    let result = result_of(&mut ann, &proposal).await;
+    assert_eq!(result["success"], false);
+    assert_eq!(result["error"], "Path does not exist");
+    let ended = client.run.ended().await;
+    assert_eq!(ended.code, Some(7), "{}", ended.err);
+}
+
+#[tokio::test]
+async fn gemini_has_our_tools_and_its_hooks_as_one_participant() {
+    let (server, mut ann) = start_session(json!({ "client_reads": "workspace" })).await;
+    let client = start(&server, "gemini", &["--yolo", "-p", "go"]).await;
+    let policy = std::fs::read_to_string(client.after("--admin-policy")).unwrap();
+    assert_contains(&policy, &["\"run_shell_command\"", "decision = \"deny\""]);
+    let mut variables = client.environment.lines();
+    let home = variables.find_map(|line| line.strip_prefix("GEMINI_CLI_HOME="));
+    let settings = read_json(&Path::new(home.unwrap()).join(".gemini/settings.json"));
+    assert!(!settings.to_string().contains("token"), "{settings}");
+    let server_words = settings["mcpServers"]["pvp"].clone();
+    let words = server_words["args"].as_array().unwrap().iter();
+    let words: Vec<_> = words.map(|word| word.as_str().unwrap()).collect();
+    // The tools run here, each as a proposal of the same participant.
+    let mut command = client.cli.command(&words);
+    let process = CliProcess::spawn(command.stdin(Stdio::piped()));
+    let mut tools =
+        McpClient::over(CliEnv::new(), process, client.participant.clone()).await;
+    let call = tools.shell("touch made").await;
+    let (gate, line) = next_gate(&mut ann).await;
+    assert_eq!(line, "touch made");
+    assert_eq!(proposals(&ann)[0]["sender"], client.participant);
+    approve(&mut ann, &gate).await;
+    let result = tools.response(call).await;
+    assert_eq!(result["result"]["isError"], false, "{result}");
+    assert!(client.cli.workdir().join("made").exists());
+    // Its hook has nothing to say about our own tools, and asks about the others.
+    let hook = settings["hooks"]["BeforeTool"][0]["hooks"][0]["command"].clone();
+    let hook = hook.as_str().unwrap();
+    let event = |tool: &str, input: Value| {
+        json!({
+            "session_id": "s", "cwd": client.cli.workdir(), "hook_event_name": "BeforeTool",
+            "tool_name": tool, "tool_input": input,
+        })
+    };
+    let mut own = event("mcp_pvp_shell", json!({ "command": "ls" }));
+    own["mcp_context"] = json!({
+        "server_name": "pvp", "tool_name": "shell",
+        "command": server_words["command"], "args": server_words["args"],
+    });
+    assert_eq!(
+        answer_of(client.hook(hook, own.clone()).await).await,
+        Value::Null
+    );
+    own["mcp_context"]["command"] = "/usr/bin/evil".into();
+    let posing = client.hook(hook, own).await;
+    let (gate, _) = next_gate(&mut ann).await;
+    crate::reject(&mut ann, &gate, "not ours").await;
+    assert_eq!(answer_of(posing).await["decision"], "deny");
+    // What the client runs itself is not taken for a command of the executor.
+    let file = client.cli.workdir().join("made");
+    let read = event("read_file", json!({ "file_path": file }));
+    let answer = answer_of(client.hook(hook, read.clone()).await).await;
+    assert_eq!(answer["decision"], "allow");
+    let mut done = read;
+    done["hook_event_name"] = "AfterTool".into();
+    done["tool_response"] = json!({ "llmContent": "it is empty" });
+    answer_of(client.hook(hook, done).await).await;
+    ann.sync().await;
+    let proposal = proposals(&ann).last().unwrap()["id"].clone();
+    let result = result_of(&mut ann, proposal.as_str().unwrap()).await;
+    assert_eq!(result["attested"], true, "{result}");
+    assert_eq!(result["result"]["stdout"], "it is empty");
+    drop(tools);
+    let Running { run, cli, .. } = client;
+    let ended = run.ended().await;
+    assert_eq!(ended.code, Some(7), "{}", ended.err);
+    ann.wait_for("session.leave").await;
+    drop(cli);
+}
+
+#[tokio::test]
+async fn a_repository_that_would_switch_it_off_is_refused_with_the_file() {
+    let (server, _ann) = start_session(json!({})).await;
+    for (name, file, text) in [
+        (
+            "copilot",
+            ".claude/settings.json",
+            r#"{"disableAllHooks": true}"#,
+        ),
+        (
+            "copilot",
+            ".github/copilot/settings.local.json",
+            r#"{"disableAllHooks": true}"#,
+        ),
+        (
+            "gemini",
+            ".gemini/settings.json",
+            r#"{"hooksConfig": {"enabled": false}}"#,
+        ),
+        (
+            "gemini",
+            ".gemini/settings.json",
+            r#"{"mcpServers": {"pvp": {}}}"#,
+        ),
+    ] {
+        let cli = CliEnv::new();
+        let user = server.invite("other", &["driver"], &["--kind", "agent"]);
+        let link = server.link(&user, Some("owl"));
+        let path = cli.workdir().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        let program = install(&cli, name);
+        let arguments = ["run", "--", program.to_str().unwrap()];
+        let refused = cli
+            .run_with_env(&arguments, &[("PVP_AGENT_LINK", &link)])
+            .await;
+        let said = refused.expect_refused(&arguments);
+        assert_contains(&said, &[file, "switch the supervision off"]);
+        assert!(!program.with_extension("args").exists());
+    }
+}

@@ -1,0 +1,103 @@
+//! `pvp doctor CLIENT` against stand-ins for clients.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::support::cli::CliEnv;
+
+fn install(cli: &CliEnv, name: &str, script: &str) -> PathBuf {
+    let program = cli.home().join(name);
+    let text =
+        format!("#!/bin/bash\n[ \"$1\" = --version ] && {{ echo 1.2.3; exit; }}\n{script}\n");
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// Speaks with the model as Claude does, and asks the hook before it does what the model wants.
+const HONEST: &str = r#"
+host=${ANTHROPIC_BASE_URL#http://}
+ask() {
+  exec 3<>"/dev/tcp/${host%:*}/${host#*:}"
+  printf 'POST /v1/messages HTTP/1.1\r\ncontent-length: %s\r\n\r\n%s' "${#1}" "$1" >&3
+  cat <&3
+  exec 3>&-
+}
+ask '{"messages": [], "tools": [{"name": "Bash"}]}' | grep -q 'touch canary' || exit 1
+hook=$(printf '%s' "$2" | grep -o "'/[^']*hook'" | head -n 1 | tr -d "'")
+said=$(printf '{"hook_event_name": "PreToolUse"}' | "$hook")
+decision=broken
+case $? in 0) decision=$(printf '%s' "$said" | grep -o '"permissionDecision":"[a-z]*"');; esac
+case $decision in *allow*) touch canary;; esac
+told=$(printf '%s' "$said" | tr -d '"{}')
+ask "{\"messages\": [{\"content\": [{\"type\": \"tool_result\", \"content\": \"$told\"}]}]}"
+"#;
+
+async fn doctor(cli: &CliEnv, program: &std::path::Path) -> (Option<i32>, Value) {
+    let arguments = ["doctor", program.to_str().unwrap(), "--json"];
+    let output = cli.run(&arguments).await;
+    let report = serde_json::from_str(&output.out);
+    (output.code, report.unwrap_or_else(|_| panic!("{output:?}")))
+}
+
+#[tokio::test]
+async fn a_client_that_ignores_its_hooks_is_found_out() {
+    let cli = CliEnv::new();
+    let program = install(&cli, "claude", "touch canary");
+    let (code, report) = doctor(&cli, &program).await;
+    assert_eq!(code, Some(1));
+    assert_eq!(report["version"], "1.2.3");
+    let denied = &report["checks"][0];
+    assert_eq!(denied["hook"], "denies");
+    assert_eq!(
+        (&denied["ran"], &denied["health"]),
+        (&true.into(), &"bad".into())
+    );
+    assert!(denied["found"].as_str().unwrap().contains("THE CANARY RAN"));
+    assert!(report["advice"].as_str().unwrap().contains("pvp mcp"));
+    // Nothing of it happened where the person works.
+    assert!(!cli.workdir().join("canary").exists());
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_make_the_call_has_shown_nothing() {
+    let cli = CliEnv::new();
+    let program = install(&cli, "claude", "echo 'please log in'; exit 1");
+    let (code, report) = doctor(&cli, &program).await;
+    assert_eq!(code, Some(1));
+    let found = report["checks"][0]["found"].as_str().unwrap();
+    assert!(
+        found.contains("not tested") && found.contains("please log in"),
+        "{found}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_obeys_and_fails_closed_is_good() {
+    let cli = CliEnv::new();
+    let program = install(&cli, "claude", HONEST);
+    let (code, report) = doctor(&cli, &program).await;
+    assert_eq!(code, Some(0), "{report}");
+    for check in report["checks"].as_array().unwrap() {
+        assert_eq!(check["health"], "good", "{check}");
+        assert_eq!(check["ran"], check["hook"] == "allows", "{check}");
+    }
+    assert_eq!(report["advice"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_client_that_fails_open_is_advised_against() {
+    let cli = CliEnv::new();
+    let open = HONEST.replace("*allow*)", "*deny*) ;; *)");
+    let program = install(&cli, "claude", &open);
+    let (code, report) = doctor(&cli, &program).await;
+    assert_eq!(code, Some(0), "{report}");
+    let checks = report["checks"].as_array().unwrap();
+    let crashed = checks.iter().find(|check| check["hook"] == "crashes");
+    assert_eq!(crashed.unwrap()["health"], "weak");
+    assert!(report["advice"].as_str().unwrap().contains("pvp mcp"));
+    let arguments = ["doctor", "vim"];
+    cli.run(&arguments).await.expect_refused(&arguments);
+}
