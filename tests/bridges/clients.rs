@@ -118,7 +118,6 @@ pub struct LaunchPlace {
     /// The address of the model, without a path.
     pub model: String,
     pub home: PathBuf,
-    pub workspace: PathBuf,
     /// The MCP server with the tool `echo`, if the client shall have it.
     pub mcp_server: Option<PathBuf>,
 }

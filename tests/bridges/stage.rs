@@ -74,7 +74,6 @@ impl Stage {
         let place = LaunchPlace {
             model: model.url(),
             home: cli.home(),
-            workspace: cli.workdir(),
             mcp_server: setting.mcp.then(mcp_server),
         };
         let link = server.link(&user, Some(SESSION));
