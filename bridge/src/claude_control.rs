@@ -328,6 +328,7 @@ impl ControlTask {
                 HookEvent::Prompted { .. }
                 | HookEvent::Stopped { .. }
                 | HookEvent::ConversationEnded
+                | HookEvent::OwnCall
                 | HookEvent::Other,
             ) => {}
             Err(why) => {

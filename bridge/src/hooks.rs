@@ -151,6 +151,7 @@ fn answer_event(client: HookClient, files: ClientFiles, event: HookEvent) -> Hoo
         HookEvent::Prompted { conversation, text } => desk.prompted(&conversation, text),
         HookEvent::Stopped { message } => desk.stopped(message.as_deref()),
         HookEvent::ConversationEnded => desk.conversation_ended(),
+        HookEvent::OwnCall => desk.own_call(),
         HookEvent::Other => HookAnswer::Nothing,
     }
 }

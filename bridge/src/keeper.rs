@@ -299,7 +299,9 @@ impl KeeperTask {
 
     /// Lets nothing more run, and stops what runs.
     async fn interrupt(&self, id: &MessageId, by: &str, interrupt: &InterruptRaise) {
-        *lock(&self.interrupt) = Some(id.clone());
+        if self.acknowledging != Acknowledging::ByTheAgent {
+            *lock(&self.interrupt) = Some(id.clone());
+        }
         let busy = self.files.is_in_turn() || !self.files.open_calls().is_empty();
         if busy {
             let message = &interrupt.message;

@@ -1,7 +1,10 @@
 //! `pvp run` and the hooks of a client with a real server: what the client asks, what people decide,
 //! and what is in the record.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 
 use crate::fixture::assert_contains;
 use crate::support::cli::CliEnv;
@@ -289,6 +292,55 @@ async fn a_killed_hook_leaves_nothing_that_could_be_approved() {
     drop(hook.stdout.take());
     let resolved = ann.wait_for("gate.resolve").await;
     assert_eq!(resolved["payload"]["outcome"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_client_that_speaks_over_a_socket_is_missed_too() {
+    let (_server, mut ann, client) = start().await;
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let input = json!({ "command": "touch x" });
+    let fields = json!({ "tool_name": "Bash", "tool_input": input, "tool_use_id": "toolu_1" });
+    let said = client.event("PreToolUse", fields).to_string();
+    let mut command = client.cli.program("/bin/sh");
+    command.args(["-c", &client.hook("PreToolUse")]);
+    command.stdin(Stdio::piped());
+    command.stdout(std::os::fd::OwnedFd::from(theirs));
+    let mut hook = command.spawn().unwrap();
+    // The other end must be the hook's alone.
+    drop(command);
+    let mut stdin = hook.stdin.take().unwrap();
+    stdin.write_all(said.as_bytes()).await.unwrap();
+    drop(stdin);
+    next_gate(&mut ann).await;
+    drop(ours);
+    let resolved = ann.wait_for("gate.resolve").await;
+    assert_eq!(resolved["payload"]["outcome"], "cancelled");
+    hook.wait().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_interrupt_is_acknowledged_although_the_client_ends_by_it() {
+    let (_server, mut ann, client) = start().await;
+    let hook = client.ask_bash("toolu_1", "sleep 60").await;
+    let (gate, _) = next_gate(&mut ann).await;
+    approve(&mut ann, &gate).await;
+    decision_of(hook).await;
+    let interrupt = json!({
+        "raised_by": ann.participant, "urgency": "stop", "message": "wrong branch",
+        "target": client.participant,
+    });
+    ann.send_and_ack("interrupt.raise", interrupt).await;
+    // It ends without a word about the call, while that is waited for.
+    let files = client.cli.state().join("bridges");
+    wait_until("the interrupt is noted", || {
+        walk(&files).iter().any(|path| path.ends_with("/stop"))
+    })
+    .await;
+    let HookClient { run, cli, .. } = client;
+    run.ended().await;
+    let acknowledged = ann.wait_for("interrupt.acknowledge").await;
+    assert_eq!(acknowledged["payload"]["action_taken"], "stopped");
+    drop(cli);
 }
 
 #[tokio::test]

@@ -56,6 +56,8 @@ pub struct Client {
     pub write: fn(&Path, &str) -> ToolCall,
     /// The path, the text that is there, and the text that takes its place.
     pub edit: fn(&Path, &str, &str) -> ToolCall,
+    /// A tool of its own that writes and must not, whatever people say.
+    pub denied_write: Option<fn(&Path, &str) -> ToolCall>,
     /// Calls `echo` of the MCP server `echo`.
     pub mcp_echo: fn(&str) -> ToolCall,
     /// The turns with which the model has a subagent follow a script.
@@ -116,7 +118,6 @@ pub struct LaunchPlace {
     /// The address of the model, without a path.
     pub model: String,
     pub home: PathBuf,
-    pub workspace: PathBuf,
     /// The MCP server with the tool `echo`, if the client shall have it.
     pub mcp_server: Option<PathBuf>,
 }

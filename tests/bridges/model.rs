@@ -178,19 +178,6 @@ impl ScriptedModel {
         self.shared.lock().iter().cloned().collect()
     }
 
-    /// Each result that was reported, once, in the order of their arrival.
-    pub fn tool_results(&self) -> Vec<ToolResult> {
-        let mut results: Vec<ToolResult> = Vec::new();
-        for request in self.shared.lock().iter() {
-            for result in request.tool_results() {
-                if results.iter().all(|known| known.call_id != result.call_id) {
-                    results.push(result);
-                }
-            }
-        }
-        results
-    }
-
     /// What the newest request of the main conversation says; empty if there was none.
     pub fn last_request_text(&self) -> String {
         self.last_main()
@@ -221,14 +208,6 @@ impl ScriptedModel {
                 self.last_request_text()
             ),
         }
-    }
-
-    /// Waits until the model gets the result of a call with this text in it.
-    pub async fn wait_for_result(&self, text: &str) -> ToolResult {
-        let has_text = |result: &ToolResult| result.text.contains(text);
-        let request = self.wait_for(|request| request.tool_results().iter().any(has_text));
-        let results = request.await.tool_results();
-        results.into_iter().find(has_text).expect("found above")
     }
 
     fn find(&self, wanted: impl Fn(&ModelRequest) -> bool) -> Option<ModelRequest> {

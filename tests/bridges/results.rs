@@ -88,7 +88,11 @@ fn table(known: &BTreeMap<&'static str, Cells>, version: impl Fn(&Client) -> Str
 }
 
 #[test]
-fn the_page_has_a_place_for_the_table() {
+fn the_page_has_every_client_and_scenario() {
+    if std::env::var(crate::RUN).is_ok() {
+        // The run writes the table when it has ended.
+        return;
+    }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/bridges.md");
     let text = std::fs::read_to_string(page).unwrap();
     let (_, rest) = text.split_once(BEGIN).unwrap();

@@ -74,7 +74,6 @@ impl Stage {
         let place = LaunchPlace {
             model: model.url(),
             home: cli.home(),
-            workspace: cli.workdir(),
             mcp_server: setting.mcp.then(mcp_server),
         };
         let link = server.link(&user, Some(SESSION));
@@ -123,10 +122,32 @@ impl Stage {
         self.ann = self.server.join(SESSION, &self.ann_user).await;
     }
 
+    /// Waits for the next call that needs a decision; `None` if the client ends.
+    pub async fn next_gate_or_end(&mut self) -> Option<WaitingCall> {
+        tokio::select! {
+            request = self.ann.wait_for("gate.request") => Some(self.waiting_call(&request)),
+            _ = self.process.ended() => None,
+        }
+    }
+
     /// Waits for the next call that needs a decision.
     pub async fn next_gate(&mut self) -> WaitingCall {
         let waiting = self.ann.wait_for("gate.request");
         let request = self.process.while_running(waiting).await;
+        self.waiting_call(&request)
+    }
+
+    /// Waits until this command needs a decision. Whoever comes back is told of earlier gates too.
+    pub async fn gate_of(&mut self, line: &str) -> WaitingCall {
+        loop {
+            let call = self.next_gate().await;
+            if call.line == line {
+                return call;
+            }
+        }
+    }
+
+    fn waiting_call(&self, request: &Value) -> WaitingCall {
         let proposal = request["payload"]["action_ref"].as_str().unwrap();
         let mut received = self.ann.received.iter();
         let proposed = received.find(|message| message["id"] == proposal).unwrap();

@@ -143,6 +143,14 @@ impl HookDesk {
         }
     }
 
+    /// Ends the turn of an agent that people interrupted before it calls one of our tools.
+    pub(super) fn own_call(&self) -> HookAnswer {
+        match self.files.stop_requested() {
+            Some(reason) => HookAnswer::Stop { reason },
+            None => HookAnswer::Nothing,
+        }
+    }
+
     /// Closes the calls of a step that the client refused by itself.
     pub(super) fn batch_ended(&self, calls: &[EndedCall]) -> HookAnswer {
         for ended in calls {

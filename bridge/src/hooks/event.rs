@@ -25,6 +25,8 @@ pub enum HookEvent {
     Stopped { message: Option<String> },
     /// The client, or its conversation, is over.
     ConversationEnded,
+    /// A call of a tool that this program offers begins or has ended. It is decided elsewhere.
+    OwnCall,
     /// Nothing that matters here.
     Other,
 }

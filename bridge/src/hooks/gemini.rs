@@ -12,7 +12,7 @@ use crate::supervisor::CallReport;
 pub(super) fn parse(input: &Value) -> Result<HookEvent, String> {
     let event = required(input, "hook_event_name")?;
     if is_own_tool(input) {
-        return Ok(HookEvent::Other);
+        return Ok(HookEvent::OwnCall);
     }
     Ok(match event.as_str() {
         "BeforeTool" => HookEvent::BeforeCall(call(input)?),

@@ -40,7 +40,13 @@ const TIMEOUT_MILLIS: u64 = 2_000_000_000;
 const REPORT_MILLIS: u64 = 120_000;
 
 /// Its tools that change something on this machine; those of PVP are in their place.
-const REPLACED_TOOLS: [&str; 3] = ["run_shell_command", "write_file", "replace"];
+const REPLACED_TOOLS: [&str; 2] = ["run_shell_command", "replace"];
+
+/// One more of them, which has the same name as a tool of PVP. If it were taken away, so would be
+/// the other; so it stays, and every call of it is denied.
+const SAME_NAME: &str = "write_file";
+
+const INSTEAD: &str = "Use the tools of the MCP server pvp instead.";
 
 /// Its tools that read, or have no effect outside its own conversation.
 const HARMLESS_TOOLS: [&str; 17] = [
@@ -267,9 +273,12 @@ fn policy_text() -> String {
         format!("[{}]", names.join(", "))
     };
     format!(
-        "[[rule]]\ntoolName = {}\ndecision = \"deny\"\npriority = 998\n\
-         denyMessage = \"Use the tools of the MCP server {SERVER} instead.\"\n\n\
-         [[rule]]\nmcpName = \"{SERVER}\"\ntoolName = \"*\"\ndecision = \"allow\"\npriority = 999\n\n\
+        "[[rule]]\ntoolName = {}\ndecision = \"deny\"\npriority = 999\n\
+         denyMessage = \"{INSTEAD}\"\n\n\
+         [[rule]]\ntoolName = \"{SAME_NAME}\"\nargsPattern = \".*\"\ndecision = \"deny\"\n\
+         priority = 999\ndenyMessage = \"{INSTEAD}\"\n\n\
+         [[rule]]\ntoolName = \"{SAME_NAME}\"\ndecision = \"ask_user\"\npriority = 998\n\n\
+         [[rule]]\nmcpName = \"{SERVER}\"\ntoolName = \"*\"\ndecision = \"allow\"\npriority = 998\n\n\
          [[rule]]\ntoolName = {}\ndecision = \"allow\"\npriority = 900\n\n\
          [[rule]]\ntoolName = \"*\"\ninteractive = false\ndecision = \"deny\"\npriority = 101\n\n\
          [[rule]]\ntoolName = \"*\"\ndecision = \"ask_user\"\npriority = 100\n",
@@ -348,6 +357,8 @@ mod tests {
             assert!(rules.contains(&format!("\"{tool}\"")));
             assert!(!HARMLESS_TOOLS.contains(&tool));
         }
+        assert!(!HARMLESS_TOOLS.contains(&SAME_NAME));
+        assert!(rules.contains("argsPattern = \".*\"\ndecision = \"deny\"\npriority = 999"));
         assert!(rules.contains("toolName = \"*\"\ndecision = \"ask_user\""));
         let settings = it.settings(&planned);
         let server = &settings["mcpServers"]["pvp"];

@@ -31,6 +31,7 @@ pub const CLAUDE: Client = Client {
         let arguments = json!({ "file_path": text(path), "old_string": old, "new_string": new });
         ToolCall::new("Edit", arguments)
     },
+    denied_write: None,
     mcp_echo: |said| ToolCall::new("mcp__echo__echo", json!({ "text": said })),
     subagent: |script| {
         let arguments = json!({

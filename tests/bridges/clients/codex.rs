@@ -40,6 +40,7 @@ pub const CODEX: Client = Client {
             name_of(path)
         ))
     },
+    denied_write: None,
     mcp_echo: |said| ToolCall::new("mcp__echo.echo", json!({ "text": said })),
     subagent: |script| {
         let start = json!({ "message": subagent_prompt(script) });
@@ -50,7 +51,7 @@ pub const CODEX: Client = Client {
             Turn::call("multi_agent_v1.wait_agent", wait),
         ]
     },
-    names_subagents: true,
+    names_subagents: false,
     cannot: &[],
 };
 
@@ -88,7 +89,13 @@ fn launch(place: &LaunchPlace) -> Launch {
         config += &format!("[mcp_servers.echo]\ncommand = \"node\"\nargs = [\"{server}\"]\n");
     }
     let config = place.write(".codex/config.toml", &config);
-    let words = ["exec", "--skip-git-repo-check", PROMPT];
+    let words = [
+        "exec",
+        "--skip-git-repo-check",
+        "-s",
+        "workspace-write",
+        PROMPT,
+    ];
     Launch {
         arguments: words.map(str::to_owned).to_vec(),
         environment: vec![("CODEX_HOME", text(config.parent().unwrap()).to_owned())],

@@ -34,6 +34,7 @@ pub const COPILOT: Client = Client {
         let arguments = json!({ "path": text(path), "old_str": old, "new_str": new });
         ToolCall::new("edit", arguments)
     },
+    denied_write: None,
     mcp_echo: |said| ToolCall::new("echo-echo", json!({ "text": said })),
     subagent: |script| {
         let arguments = json!({

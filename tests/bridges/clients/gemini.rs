@@ -15,7 +15,7 @@ pub const GEMINI: Client = Client {
     package: "@google/gemini-cli",
     route: "`pvp mcp`, its own tools removed",
     degree: "executed",
-    removed_tools: &["run_shell_command", "write_file", "replace"],
+    removed_tools: &["run_shell_command", "replace"],
     server_away: ServerAway::Waits,
     asker: Asker::Bridge,
     several: Several::SideBySide,
@@ -39,6 +39,10 @@ pub const GEMINI: Client = Client {
         });
         ToolCall::new("mcp_pvp_edit_file", arguments)
     },
+    denied_write: Some(|path, content| {
+        let arguments = json!({ "file_path": text(path), "content": content });
+        ToolCall::new("write_file", arguments)
+    }),
     mcp_echo: |said| ToolCall::new("mcp_echo_echo", json!({ "text": said })),
     subagent: |script| {
         // Its subagents end only with this call.
@@ -49,7 +53,7 @@ pub const GEMINI: Client = Client {
         let arguments = json!({ "agent_name": "generalist", "prompt": subagent_prompt(&script) });
         vec![Turn::call("invoke_agent", arguments)]
     },
-    names_subagents: true,
+    names_subagents: false,
     cannot: &[(
         Scenario::McpCall,
         "Without a screen it can ask nobody about the tools of other MCP servers, so they are taken away.",

@@ -34,6 +34,7 @@ pub const OPENCODE: Client = Client {
         let arguments = json!({ "filePath": text(path), "oldString": old, "newString": new });
         ToolCall::new("edit", arguments)
     },
+    denied_write: None,
     mcp_echo: |said| ToolCall::new("echo_echo", json!({ "text": said })),
     subagent: |script| {
         let arguments = json!({

@@ -109,11 +109,19 @@ async fn every_dialect_is_spoken_whole_and_as_a_stream() {
     let function = json!({ "type": "function", "function": tool });
     let contents = json!([{ "role": "user", "parts": [{ "text": "go" }] }]);
     let said = json!([{ "role": "user", "content": "go" }]);
-    let gemini = json!({ "contents": contents, "tools": [{ "functionDeclarations": [tool] }] });
-    let chat = json!({ "messages": said, "tools": [function] });
-    let responses = json!({ "input": "go", "tools": [tool] });
+    let brief = json!({ "parts": [{ "text": "Be brief." }] });
+    let gemini = json!({
+        "contents": contents, "tools": [{ "functionDeclarations": [tool] }],
+        "systemInstruction": brief,
+    });
+    let system = json!({ "role": "system", "content": "Be brief." });
+    let chat = json!({ "model": "m", "messages": [system, said[0]], "tools": [function] });
+    let responses =
+        json!({ "model": "m", "input": "go", "tools": [tool], "instructions": "Be brief." });
+    let mut whole = messages(said);
+    whole["system"] = "Be brief.".into();
     let cases = [
-        (MESSAGES, messages(said), Dialect::AnthropicMessages),
+        (MESSAGES, whole, Dialect::AnthropicMessages),
         ("/v1/responses", responses, Dialect::OpenAiResponses),
         ("/v1/chat/completions", chat, Dialect::OpenAiChat),
         (
@@ -136,5 +144,7 @@ async fn every_dialect_is_spoken_whole_and_as_a_stream() {
         let request = model.requests().pop().unwrap();
         assert_eq!((request.dialect, &*request.tools[0]), (dialect, "Bash"));
         assert_eq!(request.answer, Some(script()[0].clone()));
+        assert_eq!((&*request.model, &*request.system), ("m", "Be brief."));
+        assert!(request.tool_definitions.to_string().contains("Bash"));
     }
 }

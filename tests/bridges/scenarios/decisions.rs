@@ -144,7 +144,7 @@ pub async fn blocked(client: &'static Client) {
     let lines = ["touch made; pvp approve 123456", "touch other"];
     let script = commands(client, &lines);
     let mut stage = Stage::start(client, Setting::default(), |_| script).await;
-    stage.model_reads("Blocked by rule").await;
+    stage.model_reads("locked by rule").await;
     let call = stage.next_gate().await;
     assert_eq!(call.line, lines[1], "nobody was asked about the first");
     stage.reject(&call, "enough").await;

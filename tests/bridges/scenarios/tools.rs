@@ -56,6 +56,7 @@ pub async fn file_change(client: &'static Client) {
     };
     let mut stage = Stage::start(client, setting, |workspace| {
         let (a, b) = (workspace.join("a.txt"), workspace.join("b.txt"));
+        let denied = client.denied_write.map(|write| write(&b, "denied\n"));
         let calls = [
             // Some clients change only what they have read.
             (client.read)(&a),
@@ -63,11 +64,18 @@ pub async fn file_change(client: &'static Client) {
             (client.edit)(&a, "last", "never"),
             (client.write)(&b, "whole\n"),
         ];
-        let turns = calls.into_iter().map(|call| Turn::Calls(vec![call]));
+        let calls = denied.into_iter().chain(calls);
+        let turns = calls.map(|call| Turn::Calls(vec![call]));
         turns.chain([Turn::text("All done.")]).collect()
     })
     .await;
+    if client.denied_write.is_some() {
+        // An approval does not help it.
+        let call = stage.next_gate().await;
+        stage.approve(&call).await;
+    }
     let call = stage.next_gate().await;
+    assert!(!stage.exists("b.txt"));
     let shown = call.payload.to_string();
     for part in ["a.txt", "first", "second"] {
         assert!(shown.contains(part), "{part}: {shown}");
@@ -130,10 +138,9 @@ pub async fn subagent(client: &'static Client) {
     let mut script = (client.subagent)(&own);
     script.push(Turn::text("All done."));
     let mut stage = Stage::start(client, Setting::default(), |_| script).await;
-    // Starting a subagent may need approval too.
+    // Starting and ending a subagent may need approval too.
     let mut asked: Vec<Value> = Vec::new();
-    while asked.len() < 2 {
-        let call = stage.next_gate().await;
+    while let Some(call) = stage.next_gate_or_end().await {
         match call.line.as_str() {
             "touch never" => stage.reject(&call, "one is enough").await,
             _ => stage.approve(&call).await,
@@ -142,8 +149,14 @@ pub async fn subagent(client: &'static Client) {
             asked.push(call.payload);
         }
     }
-    stage.model_reads("one is enough").await;
     stage.client_ends().await;
+    let requests = stage.model.requests();
+    assert!(
+        requests
+            .iter()
+            .any(|request| request.text().contains("one is enough"))
+    );
+    assert_eq!(asked.len(), 2);
     assert!(stage.exists("made"));
     assert!(!stage.exists("never"));
     for payload in asked {
