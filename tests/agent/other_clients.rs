@@ -123,8 +123,7 @@ async fn gemini_has_our_tools_and_its_hooks_as_one_participant() {
     // The tools run here, each as a proposal of the same participant.
     let mut command = client.cli.command(&words);
     let process = CliProcess::spawn(command.stdin(Stdio::piped()));
-    let mut tools =
-        McpClient::over(CliEnv::new(), process, client.participant.clone()).await;
+    let mut tools = McpClient::over(CliEnv::new(), process, client.participant.clone()).await;
     let call = tools.shell("touch made").await;
     let (gate, line) = next_gate(&mut ann).await;
     assert_eq!(line, "touch made");
