@@ -215,7 +215,12 @@ fn keep_features(config: &mut JsonObject, key: &str, value: Value) {
                 keep_features(config, &format!("features.{name}"), value);
             }
         }
-        _ => {}
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => {}
     }
 }
 
