@@ -276,10 +276,10 @@ impl AgentTask {
     }
 
     fn refuses(&self, envelope: &Envelope) -> bool {
-        match &envelope.message {
-            ServerMessage::ToolExecute(execute) => self.client_calls.refuses(execute),
-            _ => false,
-        }
+        matches!(
+            &envelope.message,
+            ServerMessage::ToolExecute(execute) if self.client_calls.refuses(execute)
+        )
     }
 
     /// Sends the recap of the replay that is complete.
