@@ -208,26 +208,27 @@ pub async fn try_canary(
 /// Waits for the client, and returns what it printed.
 async fn watch(mut child: Child, behaviour: HookBehaviour, place: &CanaryPlace) -> String {
     let group = ProcessGroup::of(&child);
-    let mut printed = [String::new(), String::new()];
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let [out, err] = &mut printed;
-    let reading = async { tokio::join!(read_some(stdout, out), read_some(stderr, err)) };
-    let ended = async {
+    let printed = [
+        tokio::spawn(read_some(child.stdout.take())),
+        tokio::spawn(read_some(child.stderr.take())),
+    ];
+    let _ = timeout(RUN_TIMEOUT, async {
         tokio::select! {
             _ = child.wait() => {}
             () = waited_in_vain(behaviour, place) => {}
-        }
-    };
-    let _ = timeout(RUN_TIMEOUT, async {
-        tokio::select! {
-            () = ended => {}
-            _ = async { reading.await; std::future::pending::<()>().await } => {}
         }
     })
     .await;
     drop(group);
     let _ = timeout(Duration::from_secs(5), child.wait()).await;
-    let said = printed.join("\n");
+    let mut said = String::new();
+    for reading in printed {
+        // Nobody has the other end any more, unless something left the group.
+        if let Ok(Ok(text)) = timeout(Duration::from_secs(5), reading).await {
+            said.push_str(&text);
+            said.push('\n');
+        }
+    }
     let said = said.trim();
     let skipped = said.chars().count().saturating_sub(MAX_SAID);
     said.chars().skip(skipped).collect()
@@ -266,18 +267,20 @@ async fn waited_in_vain(behaviour: HookBehaviour, place: &CanaryPlace) {
     }
 }
 
-async fn read_some(stream: Option<impl AsyncReadExt + Unpin>, into: &mut String) {
+async fn read_some(stream: Option<impl AsyncReadExt + Unpin>) -> String {
     const MAX_BYTES: usize = 64 * 1024;
+    let mut text = String::new();
     let Some(mut stream) = stream else {
-        return;
+        return text;
     };
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         // What is too much is read too, so that the client does not wait for room.
-        if into.len() < MAX_BYTES {
-            into.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        if text.len() < MAX_BYTES {
+            text.push_str(&String::from_utf8_lossy(&buffer[..count]));
         }
     }
+    text
 }
 
 /// Writes the stand-in for the hook. It answers questions; to everything else it says nothing.

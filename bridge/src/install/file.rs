@@ -85,9 +85,13 @@ impl SettingsFile {
         let restored = match record.filter(|record| record.after == current) {
             Some(record) => record.before,
             None => {
-                let mut text = self.parse(Some(&current))?;
+                let parsed = self.parse(Some(&current))?;
+                let mut text = parsed.clone();
                 change(&mut text).map_err(|why| self.unreadable(why))?;
-                Some(text.as_str().to_owned())
+                match text == parsed {
+                    true => Some(current.clone()),
+                    false => Some(text.as_str().to_owned()),
+                }
             }
         };
         let done = match restored {
