@@ -336,7 +336,7 @@ async fn an_interrupt_is_acknowledged_although_the_client_ends_by_it() {
         walk(&files).iter().any(|path| path.ends_with("/stop"))
     })
     .await;
-    let HookClient { run, cli, .. } = client;
+    let HookedClient { run, cli, .. } = client;
     run.ended().await;
     let acknowledged = ann.wait_for("interrupt.acknowledge").await;
     assert_eq!(acknowledged["payload"]["action_taken"], "stopped");
