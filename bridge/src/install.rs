@@ -263,10 +263,14 @@ fn remove_hooks(text: &mut JsonText, client: HookClient) -> Result<(), JsonTextE
         let mut commands = hooks.filter_map(|hook| hook["command"].as_str());
         commands.any(|command| command.ends_with(&said))
     };
+    let mut removed = 0;
     for event in events(client) {
-        text.remove_elements(&["hooks", event], is_ours)?;
+        removed += text.remove_elements(&["hooks", event], is_ours)?;
     }
-    text.remove_if_empty(&["hooks"])
+    match removed {
+        0 => Ok(()),
+        _ => text.remove_if_empty(&["hooks"]),
+    }
 }
 
 /// Denies every tool, unless the file says something about that already.

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 
 use crate::hooks::HookClient;
 
-pub use claude::warn_of_project_settings;
 pub use codex::{CodexPlan, ExecPlan, ScreenPlan, plan as plan_codex};
 pub use project_settings::SettingsProblem;
 
@@ -90,6 +89,30 @@ fn quoted(path: &Path) -> String {
 /// What a client is asked to show while a call waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingText(pub String);
+
+/// What a repository's settings make a client run or use by itself, for a warning: nobody is asked
+/// about the hooks and servers that a repository brings along.
+pub fn warn_of_project_settings(client: HookClient, workspace: &Path) -> Vec<String> {
+    let files: &[(&str, &[&str])] = match client {
+        HookClient::Claude => &claude::ACTIVE_SETTINGS,
+        HookClient::Gemini => &[(
+            ".gemini/settings.json",
+            &["hooks", "mcpServers", "tools", "env"],
+        )],
+        HookClient::Copilot => &[
+            (".github/hooks", &[]),
+            (".github/copilot/settings.json", &["hooks", "env"]),
+            (".claude/settings.json", &["hooks", "env"]),
+            (".mcp.json", &["mcpServers"]),
+        ],
+        HookClient::OpenCode => &[
+            ("opencode.json", &["plugin", "mcp"]),
+            ("opencode.jsonc", &["plugin", "mcp"]),
+        ],
+        HookClient::Codex => &[],
+    };
+    project_settings::warn_of(workspace, files)
+}
 
 /// Plans how a client is started with its hooks.
 pub fn plan_hooks(

@@ -275,10 +275,19 @@ impl From<ProposeError> for Denial {
             | ProposeError::Refused(_)
             | ProposeError::Closed => DenialKind::Failed,
         };
-        Self {
-            kind,
-            reason: format!("Not allowed: {error}."),
-        }
+        let reason = match &error {
+            ProposeError::Blocked { rule, reason } => {
+                format!("Blocked by rule `{rule}`: {reason}. It never runs; do something else.")
+            }
+            ProposeError::BadArguments(_)
+            | ProposeError::BadDirectory(_)
+            | ProposeError::BadFile(_)
+            | ProposeError::NotRecorded(_)
+            | ProposeError::Repeated
+            | ProposeError::Refused(_)
+            | ProposeError::Closed => format!("Not allowed: {error}."),
+        };
+        Self { kind, reason }
     }
 }
 

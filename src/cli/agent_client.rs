@@ -221,8 +221,7 @@ impl AcpClient<'_> {
 }
 
 /// What whoever starts such an agent must know.
-const ACP_NOTICE: &str =
-    "people decide about what the agent asks; what it does without asking is recorded afterwards";
+const ACP_NOTICE: &str = "people decide about what the agent asks; what it reports to have done unasked is recorded afterwards, and what it does not report nobody sees";
 
 /// Says who the client is, before it starts.
 pub(super) fn print_joined(supervisor: &Supervisor) -> anyhow::Result<()> {

@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     let plan = launch::plan_hooks(client, client_arguments, &hook, workspace, &waiting)?;
     supervision.lock.keep_with_children()?;
     supervision.print()?;
-    for warning in launch::warn_of_project_settings(&supervision.settings.workspace) {
+    for warning in launch::warn_of_project_settings(client, workspace) {
         print_warning(&one_line(&warning));
     }
     if let Ok(log) = supervision::open_log(supervision.files.directory()) {

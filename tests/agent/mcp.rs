@@ -290,20 +290,17 @@ async fn when_the_client_goes_nothing_of_it_stays() {
     let running = proposal_of(&ann, &gate);
     client.shell("touch other").await;
     let (waiting, _) = next_gate(&mut ann).await;
-    let begun = std::time::Instant::now();
     let McpClient { cli, process, .. } = client;
     let ended = process.ended().await;
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
     let result = result_of(&mut ann, &running).await;
-    assert_eq!(result["error"], "stopped: the agent has stopped");
+    assert_starts_with(result["error"].as_str().unwrap(), "stopped: ");
     let of_waiting = |message: &Value| {
         message["type"] == "gate.resolve" && message["payload"]["gate"] == waiting.as_str()
     };
     let resolve = ann.wait(of_waiting).await;
     assert_eq!(resolve["payload"]["outcome"], "cancelled");
     assert_eq!(processes_in(&cli.workdir()), []);
-    // The results that nobody reads are not waited for.
-    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

@@ -166,9 +166,15 @@ async fn gemini_has_our_tools_and_its_hooks_as_one_participant() {
     answer_of(client.hook(hook, done).await).await;
     ann.sync().await;
     let proposal = proposals(&ann).last().unwrap()["id"].clone();
-    let result = result_of(&mut ann, proposal.as_str().unwrap()).await;
-    assert_eq!(result["attested"], true, "{result}");
-    assert_eq!(result["result"]["stdout"], "it is empty");
+    let received = ann.received.iter();
+    let results: Vec<_> = received
+        .filter(|message| message["type"] == "tool.result")
+        .map(|message| &message["payload"])
+        .filter(|result| result["tool_proposal"] == proposal)
+        .collect();
+    assert_eq!(results.len(), 1, "{results:?}");
+    assert_eq!(results[0]["attested"], true);
+    assert_eq!(results[0]["result"]["stdout"], "it is empty");
     drop(tools);
     let Running { run, cli, .. } = client;
     let ended = run.ended().await;

@@ -276,10 +276,10 @@ impl AgentTask {
     }
 
     fn refuses(&self, envelope: &Envelope) -> bool {
-        match &envelope.message {
-            ServerMessage::ToolExecute(execute) => self.client_calls.refuses(execute),
-            _ => false,
-        }
+        let ServerMessage::ToolExecute(execute) = &envelope.message else {
+            return false;
+        };
+        self.client_calls.refuses(execute)
     }
 
     /// Sends the recap of the replay that is complete.

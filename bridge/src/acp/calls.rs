@@ -175,9 +175,12 @@ impl Calls {
         reported.allowed = Some(form);
     }
 
-    /// What the agent calls a call.
+    /// The command of a call, or what the agent calls it.
     pub(super) fn title(&self, key: &CallKey) -> &str {
-        self.open.get(key).map_or("", |it| &it.call.title)
+        let call = self.open.get(key).map(|it| &it.call);
+        let input = call.and_then(|call| call.raw_input.as_ref());
+        let line = input.and_then(|input| input.get("command")?.as_str());
+        line.unwrap_or_else(|| call.map_or("", |call| &call.title))
     }
 
     /// Forgets the calls of a conversation whose turn is over. Those that were allowed and have not

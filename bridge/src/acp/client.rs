@@ -61,7 +61,7 @@ impl AcpAgent {
             "clientInfo": { "name": "pvp", "title": "PVP", "version": env!("CARGO_PKG_VERSION") },
         });
         let introduction: InitializeResponse = starting.call("initialize", params).await?;
-        let version = serde_json::to_value(&introduction.protocol_version).unwrap_or_default();
+        let version = serde_json::to_value(introduction.protocol_version).unwrap_or_default();
         if version != json!(1) {
             bail!("the agent speaks version {version} of ACP, and PVP speaks version 1");
         }

@@ -1,13 +1,14 @@
 //! Which modes of an agent ask nobody.
 
-use agent_client_protocol_schema::v1::SessionModeState;
+use agent_client_protocol_schema::v1::{SessionMode, SessionModeState};
 
 /// Parts of the names of modes in which agents run things without asking, or change files so.
-const UNASKED: [&str; 9] = [
+const UNASKED: [&str; 10] = [
     "bypass",
     "yolo",
     "auto",
     "fullaccess",
+    "workspacewrite",
     "acceptedits",
     "allowall",
     "unrestricted",
@@ -32,7 +33,7 @@ fn plain_name(mode: &str) -> String {
 }
 
 /// The mode to change to before anything is asked of an agent.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModeChange<'a> {
     /// It asks already.
     None,
@@ -43,25 +44,28 @@ pub(super) enum ModeChange<'a> {
 
 pub(super) fn needed_change(modes: &SessionModeState) -> ModeChange<'_> {
     let current = modes.current_mode_id.0.as_ref();
-    let available = modes.available_modes.iter().map(|mode| mode.id.0.as_ref());
-    let available: Vec<&str> = available.collect();
-    choose(current, &available)
-}
-
-/// The mode to choose of these.
-pub(super) fn choose<'a>(current: &'a str, available: &[&'a str]) -> ModeChange<'a> {
-    if asks(current) {
+    let asking = modes.available_modes.iter().filter(|mode| mode_asks(mode));
+    let asking: Vec<&str> = asking.map(|mode| mode.id.0.as_ref()).collect();
+    let is_known = modes
+        .available_modes
+        .iter()
+        .any(|mode| mode.id.0.as_ref() == current);
+    if asking.contains(&current) || (!is_known && asks(current)) {
         return ModeChange::None;
     }
-    let is = |name: &&str, mode: &&&str| plain_name(mode) == **name;
+    let is = |name: &str, mode: &&&str| plain_name(mode) == name;
     let preferred = PREFERRED
         .iter()
-        .find_map(|name| available.iter().find(|mode| is(&name, mode)));
-    let other = || available.iter().find(|mode| asks(mode));
-    match preferred.or_else(other) {
+        .find_map(|name| asking.iter().find(|mode| is(name, mode)));
+    match preferred.or_else(|| asking.first()) {
         Some(mode) => ModeChange::To(mode),
         None => ModeChange::Impossible(current),
     }
+}
+
+/// Whether an agent asks in this mode. Codex calls one `agent` and means `Auto review`.
+pub(super) fn mode_asks(mode: &SessionMode) -> bool {
+    asks(&mode.id.0) && asks(&mode.name)
 }
 
 #[cfg(test)]
@@ -94,16 +98,34 @@ mod tests {
         }
     }
 
+    fn state(current: &str, available: &[(&str, &str)]) -> SessionModeState {
+        let modes = available.iter();
+        let modes = modes.map(|(id, name)| SessionMode::new((*id).to_owned(), *name));
+        SessionModeState::new(current.to_owned(), modes.collect())
+    }
+
     #[test]
     fn an_agent_is_brought_to_a_mode_in_which_it_asks() {
-        assert_eq!(choose("default", &["default", "yolo"]), ModeChange::None);
-        let claude = ["auto", "plan", "default", "bypassPermissions"];
-        assert_eq!(
-            choose("bypassPermissions", &claude),
-            ModeChange::To("default")
-        );
-        let codex = ["auto", "full-access", "read-only"];
-        assert_eq!(choose("auto", &codex), ModeChange::To("read-only"));
-        assert_eq!(choose("yolo", &["yolo"]), ModeChange::Impossible("yolo"));
+        let gemini = [("default", "Default"), ("yolo", "YOLO")];
+        let asking = state("default", &gemini);
+        assert_eq!(needed_change(&asking), ModeChange::None);
+        let open = state("yolo", &gemini);
+        assert_eq!(needed_change(&open), ModeChange::To("default"));
+        let codex = [
+            ("read-only", "Read-only"),
+            ("workspace-write", "Workspace access"),
+            ("agent", "Auto review"),
+            ("agent-full-access", "Full access"),
+        ];
+        for current in ["agent", "workspace-write", "agent-full-access"] {
+            let state = state(current, &codex);
+            assert_eq!(
+                needed_change(&state),
+                ModeChange::To("read-only"),
+                "{current}"
+            );
+        }
+        let open = state("yolo", &[("yolo", "YOLO")]);
+        assert_eq!(needed_change(&open), ModeChange::Impossible("yolo"));
     }
 }

@@ -65,7 +65,9 @@ pub(super) fn translate_call(
         Some(Value::Object(input)) => input.clone(),
         Some(_) | None => JsonObject::new(),
     };
-    let known = name.as_deref().map(|name| translate(name, &input, place));
+    // A tool of the agent's is not one of ours because it is called so.
+    let foreign = name.as_deref().filter(|name| !is_our_name(name));
+    let known = foreign.map(|name| translate(name, &input, place));
     let known = known.filter(is_ours);
     let mut translated = known
         .or_else(|| shell_call(call, &input, name.as_deref(), place))
@@ -75,6 +77,10 @@ pub(super) fn translate_call(
         translated.purpose = purpose(call, &translated);
     }
     translated
+}
+
+fn is_our_name(name: &str) -> bool {
+    name == "shell" || FileTool::is_name(name)
 }
 
 /// Whether a call has become one of our own tools, whose arguments are known.
@@ -204,8 +210,7 @@ fn other_call(
 ) -> TranslatedCall {
     let kind = kind_word(call.kind);
     let name = name.unwrap_or(kind);
-    // A tool of the agent's is not one of ours because it is called so.
-    let name = match name == "shell" || FileTool::is_name(name) {
+    let name = match is_our_name(name) {
         true => format!("agent.{name}"),
         false => name.to_owned(),
     };

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use agent_client_protocol_schema::v1::{NewSessionResponse, PromptResponse, StopReason};
+use agent_client_protocol_schema::v1::{
+    NewSessionResponse, PromptResponse, SessionModeState, StopReason,
+};
 use pvp_agent::agent::Agent;
 use pvp_agent::proposer::{PersonRequest, PersonRequestKind};
 use pvp_protocol::MessageId;
@@ -90,6 +92,7 @@ impl EditorAgent {
             opening: BTreeMap::new(),
             changing: BTreeMap::new(),
             asked_editor: BTreeSet::new(),
+            open_modes: BTreeSet::new(),
             prompts: VecDeque::new(),
             interrupts: Vec::new(),
         };
@@ -118,6 +121,8 @@ struct Proxy {
     changing: BTreeMap<String, OpenedConversation>,
     /// The requests of the agent that the editor answers.
     asked_editor: BTreeSet<String>,
+    /// Modes in which the agent asks nobody, as their names say.
+    open_modes: BTreeSet<String>,
     /// What other people want to say.
     prompts: VecDeque<String>,
     /// Interrupts that are acknowledged when no turn is left.
@@ -210,9 +215,9 @@ impl Proxy {
                 self.add_servers(id, &mut params)?;
             }
             "session/set_mode" => {
-                check_mode(params["modeId"].as_str().unwrap_or_default())?;
+                self.check_mode(params["modeId"].as_str().unwrap_or_default())?;
             }
-            "session/set_config_option" => check_option(&params)?,
+            "session/set_config_option" => self.check_option(&params)?,
             "session/prompt" => self.begin_turn(id, &params)?,
             _ => {}
         }
@@ -241,6 +246,30 @@ impl Proxy {
         let conversation = fields.get("sessionId").cloned().unwrap_or_default();
         self.opening.insert(id.to_string(), conversation);
         Ok(())
+    }
+
+    fn check_mode(&self, mode: &str) -> Result<(), RpcError> {
+        match modes::asks(mode) && !self.open_modes.contains(mode) {
+            true => Ok(()),
+            false => {
+                let why = format!("under PVP the agent has to ask, and in `{mode}` it does not");
+                Err(RpcError::new(INVALID_PARAMS, why))
+            }
+        }
+    }
+
+    /// Refuses options that are modes by another name.
+    fn check_option(&self, params: &Value) -> Result<(), RpcError> {
+        let option = params["configId"].as_str().unwrap_or_default();
+        // Which model it is decides nothing.
+        let option = option.to_lowercase().replace("model", "");
+        let words = ["mode", "permission", "approval", "sandbox", "allow"];
+        let decides = words.iter().any(|word| option.contains(word));
+        match (decides, &params["value"]) {
+            (true, Value::String(value)) => self.check_mode(value),
+            (true, Value::Bool(true)) => self.check_mode(&format!("allow all ({option})")),
+            (true | false, _) => Ok(()),
+        }
     }
 
     fn begin_turn(&mut self, id: &Value, params: &Value) -> Result<(), RpcError> {
@@ -304,6 +333,14 @@ impl Proxy {
         }
     }
 
+    fn note_modes(&mut self, modes: &Value) {
+        let modes = serde_json::from_value::<SessionModeState>(modes.clone());
+        let modes = modes.map(|modes| modes.available_modes).unwrap_or_default();
+        let open = modes.iter().filter(|mode| !modes::mode_asks(mode));
+        self.open_modes
+            .extend(open.take(MAX_OPEN).map(|mode| mode.id.0.to_string()));
+    }
+
     /// Passes on that a conversation is open, once the agent asks in it.
     fn on_opened(&mut self, editor_id: Value, known: Value, outcome: Result<Value, RpcError>) {
         let mode = |result: &Value| {
@@ -319,6 +356,9 @@ impl Proxy {
             };
             Some((opened.session_id.0.to_string(), change))
         };
+        if let Ok(result) = &outcome {
+            self.note_modes(&result["modes"]);
+        }
         let change = outcome.as_ref().ok().and_then(mode);
         match (change, outcome) {
             (Some((conversation, Some(mode))), Ok(result)) => {
@@ -467,31 +507,6 @@ fn is_ours(id: &Value, prefix: &str) -> bool {
 
 fn no_asking_mode() -> &'static str {
     "under PVP the agent has to ask, and it has no mode in which it does; change its own settings"
-}
-
-fn check_mode(mode: &str) -> Result<(), RpcError> {
-    match modes::asks(mode) {
-        true => Ok(()),
-        false => {
-            let why = format!("under PVP the agent has to ask, and in `{mode}` it does not");
-            Err(RpcError::new(INVALID_PARAMS, why))
-        }
-    }
-}
-
-/// Refuses options that are modes by another name.
-fn check_option(params: &Value) -> Result<(), RpcError> {
-    let option = params["configId"]
-        .as_str()
-        .unwrap_or_default()
-        .to_lowercase();
-    let words = ["mode", "permission", "approval", "sandbox", "allow"];
-    let decides = words.iter().any(|word| option.contains(word));
-    match (decides, &params["value"]) {
-        (true, Value::String(value)) => check_mode(value),
-        (true, Value::Bool(true)) => check_mode(&format!("allow all ({option})")),
-        (true | false, _) => Ok(()),
-    }
 }
 
 fn finish_reason(turn: &Turn, outcome: &Result<Value, RpcError>) -> FinishReason {

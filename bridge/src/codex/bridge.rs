@@ -12,12 +12,13 @@ mod screen_side;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pvp_agent::proposer::PersonRequest;
 use pvp_protocol::payload::{FinishReason, InterruptUrgency};
 use pvp_protocol::{JsonObject, MessageId};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::app_server::AppServer;
@@ -33,6 +34,9 @@ use questions::Question;
 
 /// Events of calls that may wait to be looked at.
 const MAX_CALL_EVENTS: usize = 64;
+
+/// How long the record of a result is waited for at the end of a turn.
+const REPORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Prefix of the ids of the bridge's own requests, which the screen may not use.
 const OWN_ID: &str = "pvp-";
@@ -79,6 +83,8 @@ pub struct Bridge {
     threads: Threads,
     items: Items,
     questions: HashMap<u64, Question>,
+    /// Results that may not be in the record yet.
+    unreported: Vec<oneshot::Receiver<()>>,
     /// Requests of the app-server that the screen answers by itself.
     passed_on: HashSet<String>,
     /// The bridge's own requests that are not answered.
@@ -137,6 +143,7 @@ impl Bridge {
             threads: Threads::default(),
             items: Items::default(),
             questions: HashMap::new(),
+            unreported: Vec::new(),
             passed_on: HashSet::new(),
             own_requests: HashMap::new(),
             next_number: 0,
@@ -221,7 +228,20 @@ impl Bridge {
         for question in self.questions.values() {
             question.decides.abort();
         }
+        self.wait_for_reports().await;
         self.end.unwrap_or(BridgeEnd::AppServerGone)
+    }
+
+    /// Waits until the results of what has ended are recorded, but not for a server that is away.
+    async fn wait_for_reports(&mut self) {
+        let unreported = std::mem::take(&mut self.unreported);
+        let reported = async {
+            for report in unreported {
+                // A report that is given up has no more to wait for either.
+                let _ = report.await;
+            }
+        };
+        let _ = tokio::time::timeout(REPORT_PATIENCE, reported).await;
     }
 
     fn number(&mut self) -> u64 {
@@ -340,6 +360,7 @@ impl Bridge {
             self.items.forget_thread(thread);
         }
         if self.threads.is_spoken_to(thread) {
+            self.wait_for_reports().await;
             self.told_messages.clear();
             let finish = match status {
                 "completed" => FinishReason::Complete,

@@ -6,16 +6,22 @@ use pvp_agent::agent::{BoundClientCall, ClientFileCalls};
 use pvp_client::user_directories::private_paths;
 use pvp_protocol::payload::{OutputStream, RunOutcome};
 use pvp_protocol::{Action, Digest, JsonObject, MessageId, ParticipantId};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::supervisor::{
-    AllowedCall, CallDecision, CallReport, CallRequest, Denial, DenialKind, Supervisor,
+    AllowedCall, CallDecision, CallReport, CallRequest, Denial, DenialKind, PendingCall, Supervisor,
 };
 use crate::translation::TranslatedCall;
 
 /// Output that may wait to be sent; what comes then is sent at the end.
 const MAX_UNSENT: usize = 256;
+
+/// How long the server may take to record a proposal.
+const PROPOSE_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long the server may be away while a call waits, before it is denied.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Output of a command that ends sooner is sent with its result.
 const STREAM_AFTER: Duration = Duration::from_millis(500);
@@ -68,7 +74,8 @@ pub(super) struct RunningCall {
 
 enum RunEvent {
     Output(String),
-    Finish(Box<CallReport>),
+    /// With whom to tell when it is recorded.
+    Finish(Box<CallReport>, oneshot::Sender<()>),
 }
 
 impl RunningCall {
@@ -77,13 +84,15 @@ impl RunningCall {
         let _ = self.events.try_send(RunEvent::Output(text.to_owned()));
     }
 
-    /// Reports how it ended.
-    pub(super) fn finish(self, report: CallReport) {
-        let finish = RunEvent::Finish(Box::new(report));
+    /// Reports how it ended. The receiver hears, or closes, when that is done.
+    pub(super) fn finish(self, report: CallReport) -> oneshot::Receiver<()> {
+        let (sender, reported) = oneshot::channel();
+        let finish = RunEvent::Finish(Box::new(report), sender);
         if let Err(mpsc::error::TrySendError::Full(finish)) = self.events.try_send(finish) {
             let events = self.events;
             tokio::spawn(async move { events.send(finish).await });
         }
+        reported
     }
 }
 
@@ -98,18 +107,11 @@ pub(super) async fn decide(supervisor: Supervisor, mut request: CallRequest, eve
     }
     let action = Action::from_arguments(&request.call.tool_name, &request.call.arguments);
     let digest = action.ok().map(|action| action.digest());
-    let mut pending = match supervisor.propose(request).await {
+    let pending = match propose(&supervisor, request).await {
         Ok(pending) => pending,
         Err(denial) => return events.send(CallEvent::Denied(denial)).await,
     };
-    while let Some(text) = pending.progress().await {
-        let proposal = WaitingProposal {
-            id: pending.id().clone(),
-            digest: digest.clone(),
-        };
-        events.send(CallEvent::Waits { proposal, text }).await;
-    }
-    let allowed = match pending.decision().await {
+    let allowed = match wait(pending, digest, &supervisor, &events).await {
         CallDecision::Allowed(allowed) => allowed,
         CallDecision::Denied(denial) => return events.send(CallEvent::Denied(denial)).await,
     };
@@ -129,6 +131,59 @@ pub(super) async fn decide(supervisor: Supervisor, mut request: CallRequest, eve
         .send(CallEvent::Allowed(RunningCall { events: sender }))
         .await;
     follow(*allowed, unsent, events).await;
+}
+
+/// Proposes a call, unless the server is away for too long.
+async fn propose(supervisor: &Supervisor, request: CallRequest) -> Result<PendingCall, Denial> {
+    let proposer = supervisor.clone();
+    // What is proposed too late is withdrawn when it is dropped.
+    let proposing = tokio::spawn(async move { proposer.propose(request).await });
+    match tokio::time::timeout(PROPOSE_PATIENCE, proposing).await {
+        Ok(Ok(proposed)) => proposed,
+        Ok(Err(_)) | Err(_) => Err(server_away()),
+    }
+}
+
+/// Waits for the decision, as long as the server is there.
+async fn wait(
+    mut pending: PendingCall,
+    digest: Option<Digest>,
+    supervisor: &Supervisor,
+    events: &CallEvents,
+) -> CallDecision {
+    let proposal = WaitingProposal {
+        id: pending.id().clone(),
+        digest,
+    };
+    let server_gone = async {
+        loop {
+            tokio::time::sleep(PATIENCE / 3).await;
+            let renewed = supervisor.renew(&proposal.id);
+            if tokio::time::timeout(PATIENCE, renewed).await.is_err() {
+                return;
+            }
+        }
+    };
+    let decided = async {
+        while let Some(text) = pending.progress().await {
+            let proposal = proposal.clone();
+            events.send(CallEvent::Waits { proposal, text }).await;
+        }
+    };
+    tokio::select! {
+        () = decided => {}
+        () = server_gone => return CallDecision::Denied(server_away()),
+    }
+    pending.decision().await
+}
+
+fn server_away() -> Denial {
+    Denial {
+        kind: DenialKind::Failed,
+        reason: "Not allowed, because nobody can be asked: the server is away. Nothing was done. \
+                 Do not try other ways; tell the person at the terminal."
+            .to_owned(),
+    }
 }
 
 pub(super) fn not_run(why: &str) -> CallReport {
@@ -180,9 +235,12 @@ async fn follow(mut call: AllowedCall, mut unsent: mpsc::Receiver<RunEvent>, eve
         tokio::select! {
             event = unsent.recv() => match event {
                 Some(RunEvent::Output(text)) => output.waiting.push_str(&text),
-                Some(RunEvent::Finish(mut report)) => {
+                Some(RunEvent::Finish(mut report, reported)) => {
                     report.stdout = output.rest(report.stdout);
-                    return call.finish(*report).await;
+                    call.finish(*report).await;
+                    // Nobody may wait for it.
+                    let _ = reported.send(());
+                    return;
                 }
                 None => return,
             },

@@ -10,9 +10,14 @@ use super::wire::text;
 /// Conversations that are known at the same time; further ones have no name.
 const MAX_THREADS: usize = 4096;
 
+/// A subagent whose name is not known.
+const UNNAMED: &str = "subagent";
+
 /// One conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Thread {
+    /// Whether Codex has described it.
+    is_known: bool,
     /// Whom it belongs to, if a subagent has it.
     pub(super) subagent: Option<String>,
     /// Whether it is beside the work: Codex asks for a title in such a one.
@@ -44,6 +49,7 @@ impl Threads {
             self.main = Some(id.to_owned());
         }
         if let Some(thread) = self.entry(id) {
+            thread.is_known = true;
             thread.subagent = subagent;
             thread.is_temporary = is_temporary;
         }
@@ -53,10 +59,23 @@ impl Threads {
         self.threads.get(id).cloned().unwrap_or_default()
     }
 
+    /// The subagent that has a conversation. What nobody began belongs to one.
+    pub(super) fn subagent(&self, id: &str) -> Option<String> {
+        let thread = self.get(id);
+        let unknown = (!thread.is_known).then(|| UNNAMED.to_owned());
+        thread.subagent.or(unknown)
+    }
+
+    /// Names the subagent that has a conversation.
+    pub(super) fn name_subagent(&mut self, id: &str, name: &str) {
+        if let Some(thread) = self.entry(id).filter(|thread| !thread.is_known) {
+            thread.subagent = Some(name.chars().take(64).collect());
+        }
+    }
+
     /// Whether this is a conversation with people.
     pub(super) fn is_spoken_to(&self, id: &str) -> bool {
-        let thread = self.get(id);
-        thread.subagent.is_none() && !thread.is_temporary
+        self.subagent(id).is_none() && !self.get(id).is_temporary
     }
 
     pub(super) fn main(&self) -> Option<&str> {
@@ -106,5 +125,5 @@ fn subagent(described: &JsonObject) -> Option<String> {
     parent?;
     let named = ["agentNickname", "agentRole"].map(|name| text(described, name));
     let named = named.into_iter().find(|name| !name.is_empty());
-    Some(named.unwrap_or("subagent").chars().take(64).collect())
+    Some(named.unwrap_or(UNNAMED).chars().take(64).collect())
 }

@@ -147,32 +147,13 @@ pub(super) fn user_settings() -> Option<PathBuf> {
     Some(directory?.join("settings.json"))
 }
 
-/// What a repository's settings run or change by themselves, for a warning: nobody is asked about
-/// the hooks that a repository brings along.
-pub fn warn_of_project_settings(workspace: &Path) -> Vec<String> {
-    let files = [".claude/settings.json", ".claude/settings.local.json"];
-    let mut warnings = Vec::new();
-    for file in files {
-        let Ok(text) = std::fs::read_to_string(workspace.join(file)) else {
-            continue;
-        };
-        let Ok(Value::Object(settings)) = serde_json::from_str(&text) else {
-            continue;
-        };
-        let active = ["hooks", "env", "apiKeyHelper", "statusLine"];
-        let found: Vec<_> = active
-            .into_iter()
-            .filter(|name| settings.contains_key(*name))
-            .collect();
-        if !found.is_empty() {
-            warnings.push(format!(
-                "{file} of this directory has {}: the client runs or uses them without asking anybody",
-                found.join(", ")
-            ));
-        }
-    }
-    warnings
-}
+/// Settings of a repository that the client runs or uses by itself.
+pub(super) const ACTIVE_SETTINGS: [(&str, &[&str]); 3] = [
+    (".claude/settings.json", ACTIVE),
+    (".claude/settings.local.json", ACTIVE),
+    (".mcp.json", &["mcpServers"]),
+];
+const ACTIVE: &[&str] = &["hooks", "env", "apiKeyHelper", "statusLine"];
 
 #[cfg(test)]
 mod tests {

@@ -25,6 +25,32 @@ impl std::fmt::Display for SettingsProblem {
     }
 }
 
+/// What of a workspace a client runs or uses without asking anybody, for a warning.
+pub(super) fn warn_of(workspace: &Path, files: &[(&str, &[&str])]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (file, names) in files {
+        let path = workspace.join(file);
+        let found = match path.is_dir() {
+            true => vec!["hooks"],
+            false => match read(&path) {
+                Ok(Some(settings)) => names
+                    .iter()
+                    .copied()
+                    .filter(|name| settings.contains_key(*name))
+                    .collect(),
+                Ok(None) | Err(_) => Vec::new(),
+            },
+        };
+        if !found.is_empty() {
+            let found = found.join(", ");
+            warnings.push(format!(
+                "{file} of this directory has {found}: the client runs or uses them without asking anybody"
+            ));
+        }
+    }
+    warnings
+}
+
 /// The first file of a workspace, or of the repository around it, in which a check finds something.
 /// A file that cannot be read counts as found: the client may read it differently.
 pub(super) fn find(

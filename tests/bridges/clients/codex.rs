@@ -15,7 +15,7 @@ pub const CODEX: Client = Client {
     route: "app-server",
     degree: "held",
     removed_tools: &[],
-    server_away: ServerAway::Waits,
+    server_away: ServerAway::Denied,
     asker: Asker::Bridge,
     several: Several::SideBySide,
     edits: Edits::AskedAgain,

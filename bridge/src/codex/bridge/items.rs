@@ -110,6 +110,10 @@ impl Bridge {
         let Some(Value::Object(body)) = params.get("item") else {
             return;
         };
+        if text(body, "type") == "subAgentActivity" {
+            let (agent, path) = (text(body, "agentThreadId"), text(body, "agentPath"));
+            self.threads.name_subagent(agent, path);
+        }
         if !is_call(body) {
             return;
         }
@@ -174,7 +178,7 @@ impl Bridge {
                     report.error =
                         Some(format!("the client says that it ran something else: {ran}"));
                 }
-                running.finish(report);
+                self.unreported.push(running.finish(report));
             }
             None if item.is_noticed || was_not_run(body) => {}
             None => self.tell_unasked(thread, body),

@@ -123,6 +123,11 @@ impl Bridge {
                 params.insert(name.to_owned(), value.as_str().into());
             }
         }
+        let chosen = settings.and_then(|settings| settings.pointer("/config/sandbox_mode"));
+        if chosen.is_none_or(Value::is_null) && !params.contains_key("sandbox") {
+            // People decide about each call; otherwise nothing that they approve could be written.
+            params.insert("sandbox".to_owned(), "workspace-write".into());
+        }
         match self.supervise_thread(&mut params, settings) {
             Ok(()) => self.ask(
                 "thread/start",

@@ -162,7 +162,7 @@ impl Bridge {
         let request = CallRequest {
             conversation: thread.clone(),
             call_id,
-            subagent: self.threads.get(&thread).subagent,
+            subagent: self.threads.subagent(&thread),
             call: asked.call,
             file_contents: Vec::new(),
         };
@@ -203,15 +203,17 @@ impl Bridge {
         }
         entry.question = Some(number);
         entry.questions += 1;
+        let questions = entry.questions;
         if let Some(running) = entry.running.take() {
             let reason = text(params, "reason");
-            running.finish(CallReport {
+            let reported = running.finish(CallReport {
                 error: Some(format!("Codex asks again about the same call: {reason}")),
                 outcome: Some(RunOutcome::Unknown),
                 ..CallReport::default()
             });
+            self.unreported.push(reported);
         }
-        Some(match entry.questions {
+        Some(match questions {
             1 => item.to_owned(),
             number => format!("{item}/{number}"),
         })
@@ -272,27 +274,28 @@ impl Bridge {
     fn allow(&mut self, number: u64, running: RunningCall) {
         let Some(question) = self.questions.remove(&number) else {
             // Nobody waits for the answer any more.
-            return running.finish(decide::not_run("the client no longer waited for it"));
+            let report = decide::not_run("the client no longer waited for it");
+            return self.unreported.push(running.finish(report));
         };
         let Some(item) = self.items.get(&question.thread, &question.item) else {
-            running.finish(decide::not_run("the client no longer waited for it"));
+            let report = decide::not_run("the client no longer waited for it");
+            self.unreported.push(running.finish(report));
             return self.send(wire::result(&question.id, question.kind.declined()));
         };
         item.question = None;
         item.command = question.command.clone();
-        match &question.kind {
-            // There is nothing that would say how it ended.
-            QuestionKind::Permissions(_) => running.finish(CallReport {
+        // There is nothing that would say how a right was used.
+        let is_right = match &question.kind {
+            QuestionKind::Permissions(_) => true,
+            QuestionKind::Command => question.command.is_none(),
+            QuestionKind::FileChange | QuestionKind::McpTool => false,
+        };
+        match is_right {
+            true => self.unreported.push(running.finish(CallReport {
                 success: true,
                 ..CallReport::default()
-            }),
-            QuestionKind::Command if question.command.is_none() => running.finish(CallReport {
-                success: true,
-                ..CallReport::default()
-            }),
-            QuestionKind::Command | QuestionKind::FileChange | QuestionKind::McpTool => {
-                item.running = Some(running);
-            }
+            })),
+            false => item.running = Some(running),
         }
         self.send(wire::result(&question.id, question.kind.accepted()));
     }
