@@ -38,16 +38,19 @@ tools:
 		echo "installing$$missing"; apt-get update -q && apt-get install -qy $$missing; \
 	fi
 
-# The agent programs that the bridge tests run, from npm, at the versions of the lock file.
+# The agent programs that the bridge tests run, from npm, at the versions of the lock file. npm would
+# empty a directory that is only linked to, and is somebody else's.
 bridge-clients:
 	@cd tests/bridges/clients; \
 	if ! command -v npm >/dev/null; then \
 		echo "Node.js with npm is missing: install version 20 or later to run the bridge tests with real clients"; \
 		exit 1; \
-	elif [ node_modules/.package-lock.json -nt package-lock.json ]; then \
+	elif [ -L node_modules ]; then \
+		echo "the clients are those of $$(readlink node_modules), which are left alone"; \
+	elif cmp -s package-lock.json node_modules/.installed-lock.json; then \
 		echo "the clients are installed"; \
 	else \
-		npm ci --no-audit --no-fund; \
+		npm ci --no-audit --no-fund && cp package-lock.json node_modules/.installed-lock.json; \
 	fi
 
 # Real clients with a scripted model; writes what passed to docs/bridges.md. CLIENTS="claude codex"

@@ -100,7 +100,7 @@ pub enum ReadsElsewhere {
 pub enum Several {
     /// All of them wait at the same time.
     SideBySide,
-    /// The next one is asked about when the one before has ended.
+    /// The next one is asked about when the one before is decided or has ended.
     InTurn,
 }
 

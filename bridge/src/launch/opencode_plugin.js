@@ -44,8 +44,10 @@ export const Pvp = async ({ client, directory }) => {
     if (answer.answer === "stop" || answer.stop) return abort(sessionID)
   }
   // People interrupted the agent: OpenCode does not notice by itself that what it runs was stopped.
+  // A plugin that is installed does not know where that is noted; there the next call is denied.
+  const files = place.words[place.words.indexOf("--files") + 1]
   const watch = setInterval(() => {
-    if (running.size === 0 || !existsSync(`${place.files}/stop`)) return
+    if (running.size === 0 || !existsSync(`${files}/stop`)) return
     for (const { sessionID } of running.values()) abort(sessionID)
   }, 250)
   watch.unref()

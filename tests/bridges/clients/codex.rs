@@ -51,7 +51,7 @@ pub const CODEX: Client = Client {
             Turn::call("multi_agent_v1.wait_agent", wait),
         ]
     },
-    names_subagents: false,
+    names_subagents: true,
     cannot: &[],
 };
 

@@ -144,7 +144,7 @@ pub async fn blocked(client: &'static Client) {
     let lines = ["touch made; pvp approve 123456", "touch other"];
     let script = commands(client, &lines);
     let mut stage = Stage::start(client, Setting::default(), |_| script).await;
-    stage.model_reads("locked by rule").await;
+    stage.model_reads("pvp.self-approval").await;
     let call = stage.next_gate().await;
     assert_eq!(call.line, lines[1], "nobody was asked about the first");
     stage.reject(&call, "enough").await;
@@ -179,21 +179,23 @@ pub async fn parallel(client: &'static Client) {
     let both = ["touch one", "touch two"].map(client.shell);
     let script = vec![Turn::Calls(both.to_vec()), Turn::text("All done.")];
     let mut stage = Stage::start(client, Setting::default(), |_| script).await;
-    match client.several {
-        Several::SideBySide => {
-            let mut calls = [stage.next_gate().await, stage.next_gate().await];
-            calls.sort_by_key(|call| call.line == "touch two");
-            let [one, two] = calls;
-            decide_one_of_two(&mut stage, &two).await;
-            decide_one_of_two(&mut stage, &one).await;
+    let mut calls = Vec::new();
+    for _ in 0..2 {
+        let call = stage.next_gate().await;
+        if client.several == Several::InTurn {
+            decide_one_of_two(&mut stage, &call).await;
         }
-        Several::InTurn => {
-            for _ in 0..2 {
-                let call = stage.next_gate().await;
-                decide_one_of_two(&mut stage, &call).await;
-            }
+        calls.push(call);
+    }
+    if client.several == Several::SideBySide {
+        // Both wait, and are decided in the other order.
+        for call in calls.iter().rev() {
+            decide_one_of_two(&mut stage, call).await;
         }
     }
+    let one = calls.iter().find(|call| call.line == "touch one");
+    let result = stage.result(one.expect("both were asked about")).await;
+    assert_eq!(result["success"], true, "{result}");
     stage.client_ends().await;
     assert!(stage.exists("one"));
     assert!(!stage.exists("two"));
@@ -204,11 +206,7 @@ pub async fn parallel(client: &'static Client) {
 /// Approves the first of two calls, and rejects the second.
 async fn decide_one_of_two(stage: &mut Stage, call: &WaitingCall) {
     match call.line.as_str() {
-        "touch one" => {
-            stage.approve(call).await;
-            let result = stage.result(call).await;
-            assert_eq!(result["success"], true, "{result}");
-        }
+        "touch one" => stage.approve(call).await,
         "touch two" => stage.reject(call, "one is enough").await,
         line => panic!("nobody scripted `{line}`"),
     }
