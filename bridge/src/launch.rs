@@ -120,9 +120,11 @@ impl ProjectPlace<'_> {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let problems = project_programs::find(client, self.workspace, home.as_deref());
         let leaves_out = match client {
-            // They can be told to leave such settings out.
-            HookClient::Claude | HookClient::OpenCode => true,
-            HookClient::Gemini | HookClient::Copilot | HookClient::Codex => false,
+            // It can be told to leave such settings out.
+            HookClient::Claude => true,
+            HookClient::OpenCode | HookClient::Gemini | HookClient::Copilot | HookClient::Codex => {
+                false
+            }
         };
         let said = match (self.trust, leaves_out) {
             (ProjectTrust::Trusted, _) => "the client runs or uses it without asking anybody",

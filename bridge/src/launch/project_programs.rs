@@ -8,6 +8,9 @@ use crate::hooks::HookClient;
 /// Names that are shown of one file.
 const MAX_NAMES: usize = 5;
 
+/// Entries that are read of one directory: more than those that count for nothing.
+const MAX_ENTRIES: usize = 1000;
+
 /// Bytes of the longest file of which the lines are read.
 const MAX_LINES_BYTES: u64 = 1024 * 1024;
 
@@ -17,6 +20,8 @@ enum Counts {
     Present,
     /// Every name in its JSON but these, which only say how something looks or which model is used.
     NamesBut(&'static [&'static str]),
+    /// Everything in the directory but these.
+    EntriesBut(&'static [&'static str]),
     /// Every line but empty ones, comments, and `name = value` with one of these names.
     LinesBut(&'static [&'static str]),
 }
@@ -43,10 +48,49 @@ const CLAUDE: &[ProjectFile] = &[
     (".mcp.json", Above::Repository, Counts::Present),
 ];
 
+const INERT_FOR_OPENCODE: &[&str] = &[
+    "$schema",
+    "autoupdate",
+    "instructions",
+    "keybinds",
+    "model",
+    "share",
+    "small_model",
+    "theme",
+    "username",
+];
+
+/// Half of this client leaves them out when told to; the other half still loads plugins.
 const OPENCODE: &[ProjectFile] = &[
-    ("opencode.json", Above::Repository, Counts::Present),
-    ("opencode.jsonc", Above::Repository, Counts::Present),
-    (".opencode", Above::Repository, Counts::Present),
+    (
+        "opencode.json",
+        Above::Root,
+        Counts::NamesBut(INERT_FOR_OPENCODE),
+    ),
+    (
+        "opencode.jsonc",
+        Above::Root,
+        Counts::NamesBut(INERT_FOR_OPENCODE),
+    ),
+    (
+        ".opencode",
+        Above::Root,
+        Counts::EntriesBut(&[
+            ".gitignore",
+            "agent",
+            "agents",
+            "bun.lock",
+            "command",
+            "commands",
+            "node_modules",
+            "package-lock.json",
+            "package.json",
+            "plans",
+            "skill",
+            "skills",
+            "themes",
+        ]),
+    ),
 ];
 
 const GEMINI: &[ProjectFile] = &[
@@ -195,6 +239,13 @@ impl Counts {
                 }
                 Err(why) => unread(why),
             },
+            Self::EntriesBut(inert) => match read_entries(file) {
+                Ok(names) => {
+                    let names = names.iter().map(String::as_str);
+                    listed(names.filter(|name| !inert.contains(name)))
+                }
+                Err(error) => unread(error.to_string()),
+            },
             Self::LinesBut(inert) => match read_lines(file) {
                 Ok(text) => listed(names_of_lines(&text).filter(|name| !inert.contains(name))),
                 Err(why) => unread(why),
@@ -206,6 +257,15 @@ impl Counts {
 fn is_missing(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
+}
+
+/// The names in a directory, in order.
+fn read_entries(directory: &Path) -> std::io::Result<Vec<String>> {
+    let entries = std::fs::read_dir(directory)?.take(MAX_ENTRIES);
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<std::io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
 }
 
 fn read_lines(file: &Path) -> Result<String, String> {
@@ -268,8 +328,14 @@ mod tests {
                 "text",
                 "something in it",
             ),
-            (OpenCode, "opencode.jsonc", "{}", "settings"),
-            (OpenCode, ".opencode/plugin/a.js", "", "something in it"),
+            (
+                OpenCode,
+                "opencode.jsonc",
+                r#"{"model": "x", "plugin": [],} // y"#,
+                "`plugin`",
+            ),
+            (OpenCode, ".opencode/plugin/a.js", "", "`plugin`"),
+            (OpenCode, ".opencode/opencode.json", "{}", "`opencode.json`"),
             (
                 Gemini,
                 ".gemini/settings.json",
@@ -304,8 +370,10 @@ mod tests {
 
     #[test]
     fn what_runs_nothing_is_not_found() {
-        use HookClient::{Codex, Copilot, Gemini};
+        use HookClient::{Codex, Copilot, Gemini, OpenCode};
         for (client, name, text) in [
+            (OpenCode, "opencode.json", r#"{"model": "x"}"#),
+            (OpenCode, ".opencode/themes/a.json", "{}"),
             (Gemini, ".gemini/settings.json", r#"{"ui": {}}"#),
             (Gemini, ".gemini/.env", "# key\r\nGEMINI_API_KEY = 'x'\r\n"),
             (Copilot, ".claude/settings.json", r#"{"permissions": {}}"#),
