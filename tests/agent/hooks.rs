@@ -561,12 +561,13 @@ async fn the_client_gets_no_link_and_nothing_that_switches_its_hooks_off() {
     let program = install(&client.cli, "claude");
     let user = server.invite("other", &["driver"], &["--kind", "agent"]);
     let link = server.link(&user, Some("owl"));
-    for flag in ["--bare", "--safe-mode"] {
+    for flag in ["--bare", "--safe-mode", "--setting-sources=user,project"] {
         let arguments = ["run", "--", program.to_str().unwrap(), flag];
         let refused = client
             .cli
             .run_with_env(&arguments, &[("PVP_AGENT_LINK", &link)])
             .await;
+        let flag = flag.split('=').next().unwrap();
         assert_contains(&refused.expect_refused(&arguments), &[flag, "leave it out"]);
     }
     let arguments = ["run", "--", "vim"];

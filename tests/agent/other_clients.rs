@@ -222,12 +222,78 @@ async fn a_repository_that_would_switch_it_off_is_refused_with_the_file() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
         let program = install(&cli, name);
-        let arguments = ["run", "--", program.to_str().unwrap()];
+        // Also if the person trusts what the repository runs.
+        let arguments = ["run", "--trust-project", "--", program.to_str().unwrap()];
         let refused = cli
             .run_with_env(&arguments, &[("PVP_AGENT_LINK", &link)])
             .await;
         let said = refused.expect_refused(&arguments);
         assert_contains(&said, &[file, "switch the supervision off"]);
         assert!(!program.with_extension("args").exists());
+    }
+}
+
+/// What a repository makes a client run, by the client.
+const BROUGHT_ALONG: [(&str, &str, &str); 6] = [
+    ("opencode", ".opencode/plugin/evil.js", "evil()"),
+    ("opencode", "opencode.jsonc", r#"{"mcp": {}} // evil"#),
+    ("gemini", ".gemini/.env", "LD_PRELOAD=./evil.so"),
+    ("gemini", ".gemini/settings.json", r#"{"mcpServers": {}}"#),
+    ("copilot", ".mcp.json", r#"{"mcpServers": {}}"#),
+    ("codex", ".codex/config.toml", "[mcp_servers.evil]"),
+];
+
+#[tokio::test]
+async fn what_a_repository_would_run_is_refused_before_anything_of_the_client_runs() {
+    let (server, _ann) = start_session(json!({})).await;
+    let user = server.invite("other", &["driver"], &["--kind", "agent"]);
+    let link = server.link(&user, Some("owl"));
+    for (name, file, text) in BROUGHT_ALONG {
+        let cli = CliEnv::new();
+        let path = cli.workdir().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        let program = install(&cli, name);
+        let ran = cli.home().join("ran");
+        let script = format!("#!/bin/sh\ntouch '{}'\n", ran.display());
+        std::fs::write(&program, script).unwrap();
+        let arguments = ["run", "--", program.to_str().unwrap()];
+        let refused = cli
+            .run_with_env(&arguments, &[("PVP_AGENT_LINK", &link)])
+            .await;
+        let said = refused.expect_refused(&arguments);
+        let directory = file.split('/').next().unwrap();
+        assert_contains(
+            &said,
+            &[directory, "without asking anybody", "--trust-project"],
+        );
+        assert!(!ran.exists(), "{name} {file}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_repository_runs_is_named_if_a_person_trusts_it() {
+    let (server, _ann) = start_session(json!({})).await;
+    let user = server.invite("other", &["driver"], &["--kind", "agent"]);
+    let link = server.link(&user, Some("owl"));
+    for (name, file, text) in BROUGHT_ALONG {
+        if name == "codex" {
+            // It is more than a program that can be stood in for by a script.
+            continue;
+        }
+        let cli = CliEnv::new();
+        let path = cli.workdir().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        let program = install(&cli, name);
+        let arguments = ["run", "--trust-project", "--", program.to_str().unwrap()];
+        let ended = cli
+            .run_with_env(&arguments, &[("PVP_AGENT_LINK", &link)])
+            .await;
+        assert_eq!(ended.code, Some(7), "{}", ended.err);
+        let directory = file.split('/').next().unwrap();
+        assert_contains(&ended.err, &[directory, "without asking anybody"]);
+        let environment = std::fs::read_to_string(program.with_extension("env")).unwrap();
+        assert!(!environment.contains("OPENCODE_DISABLE_PROJECT_CONFIG"));
     }
 }
