@@ -22,7 +22,7 @@ use crate::client_processes::ClientProcesses;
 use crate::headless::{ClientEvent, ClientInstruction, HeadlessClient};
 use crate::hooks::{HookAnswer, HookClient, HookEvent, HookedCall};
 use crate::json_lines::{JsonLine, JsonLines};
-use crate::launch::claude::{SOURCE_OF_USER, check_words};
+use crate::launch::claude::{MEMORY_VARIABLE, SOURCE_OF_USER, check_words, memory_word};
 use crate::launch::{LaunchError, ProjectPlace, ProjectTrust};
 use crate::supervisor::Supervisor;
 use asked_calls::{AskedCalls, CallUpdate};
@@ -92,7 +92,11 @@ pub fn command(
         }
     }
     let mut command = Command::new(program);
-    command.args(ARGUMENTS).args(arguments);
+    command.args(ARGUMENTS);
+    if let Some(word) = memory_word(workspace) {
+        command.arg(word).env(MEMORY_VARIABLE, "1");
+    }
+    command.args(arguments);
     for name in REMOVED_VARIABLES {
         command.env_remove(name);
     }

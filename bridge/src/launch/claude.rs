@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::project_settings;
 use super::{HookProgram, LaunchError, LaunchPlan, ProjectPlace, ProjectTrust, WaitingText};
 use crate::hooks::HookClient;
 
@@ -30,6 +31,12 @@ const REPORT_SECONDS: u64 = 120;
 /// were asked about, and its variables and skills run programs.
 const SOURCES: &str = "--setting-sources";
 pub(crate) const SOURCE_OF_USER: [&str; 2] = [SOURCES, "user"];
+
+/// The variable that makes the client read what a directory that is named says to the model.
+pub(crate) const MEMORY_VARIABLE: &str = "CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD";
+const MEMORY: [&str; 3] = ["CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md"];
+const RUN_WITH_MEMORY: [&str; 3] = [".claude/skills", ".claude/agents", ".claude/commands"];
+const SETTINGS_WITH_MEMORY: [&str; 2] = [".claude/settings.json", ".claude/settings.local.json"];
 
 /// Flags that leave hooks out, or work where they are not.
 const FLAGS_WITHOUT_HOOKS: [&str; 14] = [
@@ -102,14 +109,20 @@ pub(super) fn plan(
         "--settings".into(),
         OsString::from(Value::Object(settings).to_string()),
     ];
+    let mut environment = VARIABLES_WITHOUT_HOOKS
+        .map(|name| (name.to_owned(), None))
+        .to_vec();
     if untrusted {
         planned.extend(SOURCE_OF_USER.map(OsString::from));
+        if let Some(word) = memory_word(place.workspace) {
+            planned.push(word);
+            environment.push((MEMORY_VARIABLE.to_owned(), Some("1".into())));
+        }
     }
     planned.extend(rest);
-    let removed = VARIABLES_WITHOUT_HOOKS.map(|name| (name.to_owned(), None));
     Ok(LaunchPlan {
         arguments: planned,
-        environment: removed.to_vec(),
+        environment,
         offers_tools: false,
     })
 }
@@ -151,6 +164,29 @@ pub(crate) fn check_words(
         }
     }
     Ok(())
+}
+
+/// The word that lets the client read what a directory says to the model, which is only text;
+/// `None` if there is nothing, or something that the client may run along with it.
+pub(crate) fn memory_word(workspace: &Path) -> Option<OsString> {
+    let is_there = |name: &&str| workspace.join(name).symlink_metadata().is_ok();
+    let brings_plugins = |name: &&str| match project_settings::read(&workspace.join(name)) {
+        Ok(settings) => settings.is_some_and(|settings| {
+            let names = ["enabledPlugins", "extraKnownMarketplaces"];
+            names.iter().any(|name| settings.contains_key(*name))
+        }),
+        Err(_) => true,
+    };
+    if !MEMORY.iter().any(is_there)
+        || RUN_WITH_MEMORY.iter().any(is_there)
+        || SETTINGS_WITH_MEMORY.iter().any(brings_plugins)
+    {
+        return None;
+    }
+    // In one word, because otherwise the words that follow count as directories too.
+    let mut word = OsString::from("--add-dir=");
+    word.push(workspace);
+    Some(word)
 }
 
 /// Whether a path leads into a directory, also by a link; so does one that leads nowhere.
@@ -374,5 +410,28 @@ mod tests {
         let words = ["--setting-sources", "user", "--plugin-dir", own];
         let planned = plan_in(&workspace, ProjectTrust::Untrusted, &words).unwrap();
         assert_eq!(planned.arguments[2..], words);
+    }
+
+    #[test]
+    fn what_the_repository_says_to_the_model_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let planned = || plan_in(root.path(), ProjectTrust::Untrusted, &["fix it"]).unwrap();
+        let variable = (MEMORY_VARIABLE.to_owned(), Some("1".into()));
+        assert_eq!(planned().arguments[4..], ["fix it"]);
+        assert!(!planned().environment.contains(&variable));
+        std::fs::write(root.path().join("CLAUDE.md"), "be kind").unwrap();
+        std::fs::create_dir(root.path().join(".claude")).unwrap();
+        let settings = root.path().join(".claude/settings.json");
+        std::fs::write(&settings, r#"{"hooks": {}}"#).unwrap();
+        let word = format!("--add-dir={}", root.path().display());
+        assert_eq!(planned().arguments[4..], [word.as_str(), "fix it"]);
+        assert!(planned().environment.contains(&variable));
+        for text in [r#"{"enabledPlugins": {}}"#, "{ broken"] {
+            std::fs::write(&settings, text).unwrap();
+            assert_eq!(planned().arguments[4..], ["fix it"], "{text}");
+        }
+        std::fs::remove_file(&settings).unwrap();
+        std::fs::create_dir(root.path().join(".claude/skills")).unwrap();
+        assert_eq!(planned().arguments[4..], ["fix it"]);
     }
 }
