@@ -123,9 +123,17 @@ pub(super) fn client_of(program: &OsStr) -> anyhow::Result<HookClient> {
 /// What the client says of its version; also finds out whether there is such a program.
 pub(super) fn client_version(program: &OsStr) -> anyhow::Result<Option<String>> {
     let runtime = super::runtime()?;
-    let mut command = Command::new(program);
+    // Not in the directory of the project, whose settings it may read even for this.
+    let program = match Path::new(program).components().count() {
+        0 | 1 => program.to_owned(),
+        _ => std::path::absolute(program)
+            .context("finding the client")?
+            .into_os_string(),
+    };
+    let mut command = Command::new(&program);
     command
         .arg("--version")
+        .current_dir("/")
         .stdin(std::process::Stdio::null())
         .kill_on_drop(true);
     let output =
