@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::conversation::{Answer, Parsed, Part, content_text, elements, string};
+use super::conversation::{Answer, Encode, Parsed, Part, content_text, elements, string};
 use super::http::{Request, Response};
 use super::{Dialect, ToolResult};
 
-pub(super) fn respond(request: &Request) -> (Parsed, Box<dyn Fn(&Answer) -> Response>) {
+pub(super) fn respond(request: &Request) -> (Parsed, Encode) {
     let body = &request.body;
     let system = elements(&body["messages"]).filter(|message| is_system(message));
     let texts: Vec<String> = system

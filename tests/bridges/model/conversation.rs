@@ -44,6 +44,9 @@ pub(super) struct Parsed {
     pub(super) tool_definitions: Value,
 }
 
+/// Says an answer in the words of a dialect.
+pub(super) type Encode = Box<dyn Fn(&Answer) -> super::http::Response>;
+
 /// What the model says.
 pub(super) enum Answer {
     Text(String),
