@@ -56,7 +56,7 @@ async fn an_approved_call_has_its_output_and_exit_code_in_the_record() {
     assert_eq!(line, "touch made");
     let proposed = found(&it.ann, "tool.propose")[0]["payload"].clone();
     assert_eq!(proposed["runs"], "client");
-    assert_eq!(proposed["degree"], "held");
+    assert_eq!(proposed["degree"], "hooked");
     assert_eq!(proposed["origin"]["client"], "stand-in");
     assert_eq!(proposed["origin"]["version"], "1.2.3");
     assert_eq!(proposed["origin"]["call"], "call-1");

@@ -134,7 +134,7 @@ async fn a_question_is_decided_in_the_session_and_the_rest_passes() {
     let (gate, line) = next_gate(&mut it.ann).await;
     assert_eq!(line, "touch made");
     let proposed = found(&it.ann, "tool.propose")[0]["payload"].clone();
-    assert_eq!(proposed["degree"], "held");
+    assert_eq!(proposed["degree"], "hooked");
     approve(&mut it.ann, &gate).await;
     assert_eq!(it.agent.choice(1).await, "this-one");
     let chunk = json!({

@@ -86,7 +86,7 @@ fn tool_propose(request: ProposalRequest, agent: ParticipantId) -> ToolPropose {
         agent,
         risk_level: request.risk_level.unwrap_or(Risk::Safe),
         description: request.description,
-        requires_approval: false,
+        requires_approval: request.requires_approval,
         suggested_approvers: None,
         category: request.category,
         file_contents: request.file_contents,
