@@ -230,16 +230,16 @@ fn is_plain_read(call: &TranslatedCall, cwd: &Path, workspace: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::translation::{Place, translate};
+    use crate::translation::{CallPlace, translate};
     use serde_json::json;
 
-    struct Fixture {
+    struct LinkFixture {
         /// Removed when dropped.
         _root: tempfile::TempDir,
         workspace: PathBuf,
     }
 
-    impl Fixture {
+    impl LinkFixture {
         fn new() -> Self {
             let root = tempfile::tempdir().unwrap();
             let base = root.path().canonicalize().unwrap();
@@ -264,7 +264,7 @@ mod tests {
         }
 
         fn check(&self, tool: &str, input: Value) -> Reach {
-            let place = Place {
+            let place = CallPlace {
                 workspace: self.workspace.clone(),
                 cwd: self.workspace.clone(),
             };
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_guarded_file_has_no_other_name() {
-        let fixture = Fixture::new();
+        let fixture = LinkFixture::new();
         for line in [
             "echo x > cdir/settings.json",
             "cp a cfg",
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_link_out_of_the_workspace_is_asked_about_and_one_inside_is_not() {
-        let fixture = Fixture::new();
+        let fixture = LinkFixture::new();
         for line in [
             "cat away/x",
             "ls away",
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn what_a_repository_can_configure_is_no_plain_read() {
-        let fixture = Fixture::new();
+        let fixture = LinkFixture::new();
         for line in [
             "git status",
             "git -C vendor/x status",

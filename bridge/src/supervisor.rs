@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::reach::{self, Reach};
-use crate::translation::{Place, TranslatedCall};
+use crate::translation::{CallPlace, TranslatedCall};
 use leases::LeaseRenewal;
 
 /// How often somebody who waits is told how long they have waited.
@@ -150,8 +150,8 @@ impl Supervisor {
     }
 
     /// Where a call is made that is made in the client's own directory.
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn place(&self) -> CallPlace {
+        CallPlace {
             workspace: self.client.workspace.clone(),
             cwd: self.client.workspace.clone(),
         }

@@ -8,18 +8,18 @@ use tokio::io::AsyncWriteExt;
 
 use crate::fixture::assert_contains;
 use crate::support::cli::CliEnv;
-use crate::support::hook_client::{HookedClient, answer_of, decision_of, install};
+use crate::support::hook_client::{HookStandIn, answer_of, decision_of, install};
 use crate::support::session::{proposal_of, result_of, send_prompt, wait_until};
 use crate::support::{TestClient, TestServer};
 use crate::{approve, next_gate, reject, start_session};
 
-async fn start() -> (TestServer, TestClient, HookedClient) {
+async fn start() -> (TestServer, TestClient, HookStandIn) {
     start_in(json!({})).await
 }
 
-async fn start_in(config: Value) -> (TestServer, TestClient, HookedClient) {
+async fn start_in(config: Value) -> (TestServer, TestClient, HookStandIn) {
     let (server, ann) = start_session(config).await;
-    let client = HookedClient::start(&server, "owl").await;
+    let client = HookStandIn::start(&server, "owl").await;
     (server, ann, client)
 }
 
@@ -336,7 +336,7 @@ async fn an_interrupt_is_acknowledged_although_the_client_ends_by_it() {
         walk(&files).iter().any(|path| path.ends_with("/stop"))
     })
     .await;
-    let HookedClient { run, cli, .. } = client;
+    let HookStandIn { run, cli, .. } = client;
     run.ended().await;
     let acknowledged = ann.wait_for("interrupt.acknowledge").await;
     assert_eq!(acknowledged["payload"]["action_taken"], "stopped");
@@ -363,7 +363,7 @@ async fn two_clients_never_share_an_identity() {
     let (server, _ann) = start_session(json!({})).await;
     let user = server.invite("claude", &["driver"], &["--kind", "agent"]);
     let link = server.link(&user, Some("owl"));
-    let client = HookedClient::start_as(CliEnv::new(), &link, user.participant, &[]).await;
+    let client = HookStandIn::start_as(CliEnv::new(), &link, user.participant, &[]).await;
     let program = client.cli.home().join("bin/claude");
     let arguments = ["run", "--", program.to_str().unwrap()];
     let second = client
@@ -476,7 +476,7 @@ async fn prompts_are_recorded_as_those_of_the_person_at_the_terminal() {
     let (server, mut ann) = start_session(json!({})).await;
     let dee = server.invite("dee", &["driver"], &[]);
     let cli = CliEnv::logged_in(&server.link(&dee, Some("owl"))).await;
-    let client = HookedClient::start_with(cli, &server, "owl", &[]).await;
+    let client = HookStandIn::start_with(cli, &server, "owl", &[]).await;
     answer_of(
         client
             .start_hook("UserPromptSubmit", json!({ "prompt": "fix it" }))
@@ -502,7 +502,7 @@ async fn a_client_that_ends_closes_its_calls_and_gives_its_exit_code() {
     let (gate, _) = next_gate(&mut ann).await;
     approve(&mut ann, &gate).await;
     decision_of(hook).await;
-    let HookedClient { run, cli, .. } = client;
+    let HookStandIn { run, cli, .. } = client;
     let ended = run.ended().await;
     assert_eq!(ended.code, Some(7), "{}", ended.err);
     let proposal = proposal_of(&ann, &gate);
@@ -533,16 +533,16 @@ async fn a_long_wait_survives_the_end_of_the_client() {
     let link = server.link(&user, Some("owl"));
     let flags = ["--defer-after", "1s"];
     let client =
-        HookedClient::start_as(CliEnv::new(), &link, user.participant.clone(), &flags).await;
+        HookStandIn::start_as(CliEnv::new(), &link, user.participant.clone(), &flags).await;
     let (decision, _) = decision_of(client.ask_bash("toolu_1", "touch x").await).await;
     assert_eq!(decision, "defer");
     let (gate, _) = next_gate(&mut ann).await;
-    let HookedClient { run, cli, .. } = client;
+    let HookStandIn { run, cli, .. } = client;
     run.ended().await;
     std::fs::remove_file(cli.home().join("bin/claude.args")).unwrap();
     // It is decided while the client is away.
     approve(&mut ann, &gate).await;
-    let client = HookedClient::start_as(cli, &link, user.participant, &flags).await;
+    let client = HookStandIn::start_as(cli, &link, user.participant, &flags).await;
     let (decision, _) = decision_of(client.ask_bash("toolu_1", "touch x").await).await;
     assert_eq!(decision, "allow");
     let again = client.ask_bash("toolu_1", "touch x").await;
@@ -552,7 +552,7 @@ async fn a_long_wait_survives_the_end_of_the_client() {
 #[tokio::test]
 async fn the_client_gets_no_link_and_nothing_that_switches_its_hooks_off() {
     let (server, _ann) = start_session(json!({})).await;
-    let client = HookedClient::start(&server, "owl").await;
+    let client = HookStandIn::start(&server, "owl").await;
     let environment = client.environment();
     assert!(!environment.contains("PVP_"), "{environment}");
     assert!(!environment.contains("token="), "{environment}");

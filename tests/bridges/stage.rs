@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::clients::{Client, LaunchPlace};
-use crate::model::{ModelRequest, ScriptedModel, Turn};
+use crate::model::{ScriptedModel, ScriptedTurn, SeenRequest};
 use crate::process::ClientProcess;
 use crate::support::cli::CliEnv;
 use crate::support::session::result_of;
@@ -54,7 +54,7 @@ impl Stage {
     pub async fn start(
         client: &Client,
         setting: Setting,
-        script: impl FnOnce(&std::path::Path) -> Vec<Turn>,
+        script: impl FnOnce(&std::path::Path) -> Vec<ScriptedTurn>,
     ) -> Self {
         let mut config = json!({ "client_reads": "workspace" });
         for (name, value) in setting.config.as_object().into_iter().flatten() {
@@ -220,7 +220,7 @@ impl Drop for Stage {
     }
 }
 
-fn request_summary(request: &ModelRequest) -> String {
+fn request_summary(request: &SeenRequest) -> String {
     let (conversation, answer) = (&request.conversation, &request.answer);
     let last = request.history.last();
     format!(

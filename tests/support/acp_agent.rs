@@ -17,7 +17,7 @@ use super::{TEST_TIMEOUT, TestServer};
 pub const CONVERSATION: &str = "conversation-1";
 
 /// A stand-in for an agent under `pvp agent --acp` or `pvp acp`; killed when dropped.
-pub struct AcpAgent {
+pub struct AcpStandIn {
     pub cli: CliEnv,
     pub run: CliProcess,
     /// Who it is in the session.
@@ -46,7 +46,7 @@ pub fn install(cli: &CliEnv) -> (PathBuf, UnixListener) {
     (program, UnixListener::bind(relay.join("mcp.sock")).unwrap())
 }
 
-impl AcpAgent {
+impl AcpStandIn {
     /// Starts it in a session, prompted by people.
     pub async fn start(server: &TestServer, session: &str) -> Self {
         Self::start_answering(server, session, json!({ "sessionId": CONVERSATION })).await

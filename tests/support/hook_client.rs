@@ -22,7 +22,7 @@ exit 7
 ";
 
 /// A stand-in for Claude Code under `pvp run`; killed when dropped.
-pub struct HookedClient {
+pub struct HookStandIn {
     pub cli: CliEnv,
     pub run: CliProcess,
     /// What it was started with in `--settings`.
@@ -31,7 +31,7 @@ pub struct HookedClient {
     pub participant: String,
 }
 
-impl HookedClient {
+impl HookStandIn {
     /// Starts it in a session, as an agent of its own.
     pub async fn start(server: &TestServer, session: &str) -> Self {
         Self::start_with(CliEnv::new(), server, session, &[]).await

@@ -21,7 +21,7 @@ use super::calls::{AllowedChange, CallKey, Calls, UnaskedCall};
 use super::delegated::{Delegate, Denied, is_delegated};
 use super::own_tools::OwnTools;
 use super::permission::{allow_option, translate_call};
-use super::question::{Answer, Question, cancelled, rejected, selected};
+use super::question::{PermissionQuestion, QuestionAnswer, cancelled, rejected, selected};
 use super::terminals::Terminals;
 use super::wire::{INTERNAL_ERROR, Outgoing, RpcError};
 use super::{SERVER_AWAY, modes};
@@ -42,7 +42,7 @@ pub(super) struct Desk {
     own_tools: OwnTools,
     calls: Calls,
     /// What is being decided or done, by the id of the request.
-    pending: BTreeMap<String, PendingRequest>,
+    pending: BTreeMap<String, OpenRequest>,
     tasks: JoinSet<Done>,
     /// Why calls of a conversation were denied, until the agent is told.
     reasons: BTreeMap<String, Vec<String>>,
@@ -53,7 +53,7 @@ pub(super) struct Desk {
     start: Arc<str>,
 }
 
-struct PendingRequest {
+struct OpenRequest {
     id: Value,
     session: String,
     task: AbortHandle,
@@ -68,7 +68,7 @@ struct Done {
 }
 
 enum Outcome {
-    Question(CallKey, Answer),
+    PermissionQuestion(CallKey, QuestionAnswer),
     Delegated(Result<Value, Denied>),
 }
 
@@ -160,7 +160,7 @@ impl Desk {
             self.to_agent.respond(id.clone(), Ok(selected(option)));
             return;
         }
-        let question = Question {
+        let question = PermissionQuestion {
             key: key.clone(),
             number,
             reported,
@@ -170,7 +170,7 @@ impl Desk {
         let deciding = question.decide(self.supervisor.clone(), self.files.clone());
         let session = key.session.clone();
         self.begin(id, request, session, Some(asked.options), async move {
-            Outcome::Question(key, deciding.await)
+            Outcome::PermissionQuestion(key, deciding.await)
         });
     }
 
@@ -208,7 +208,7 @@ impl Desk {
                 outcome: work.await,
             }
         });
-        let pending = PendingRequest {
+        let pending = OpenRequest {
             id: id.clone(),
             session,
             task,
@@ -233,8 +233,10 @@ impl Desk {
     fn on_done(&mut self, done: Done) {
         let pending = self.pending.remove(&done.request);
         match (done.outcome, pending) {
-            (Outcome::Question(key, answer), Some(pending)) => self.on_answer(key, answer, pending),
-            (Outcome::Question(_, Answer::Allowed { call, .. }), None) => {
+            (Outcome::PermissionQuestion(key, answer), Some(pending)) => {
+                self.on_answer(key, answer, pending)
+            }
+            (Outcome::PermissionQuestion(_, QuestionAnswer::Allowed { call, .. }), None) => {
                 // The question was taken back just before.
                 tokio::spawn(call.finish(CallReport {
                     error: Some("the agent took the question back".to_owned()),
@@ -242,7 +244,10 @@ impl Desk {
                     ..CallReport::default()
                 }));
             }
-            (Outcome::Question(_, Answer::Denied(_)) | Outcome::Delegated(_), None) => {}
+            (
+                Outcome::PermissionQuestion(_, QuestionAnswer::Denied(_)) | Outcome::Delegated(_),
+                None,
+            ) => {}
             (Outcome::Delegated(result), Some(pending)) => {
                 if let Err(denied) = &result
                     && denied.decided
@@ -255,14 +260,14 @@ impl Desk {
         }
     }
 
-    fn on_answer(&mut self, key: CallKey, answer: Answer, pending: PendingRequest) {
+    fn on_answer(&mut self, key: CallKey, answer: QuestionAnswer, pending: OpenRequest) {
         let options = pending.options.unwrap_or_default();
         match answer {
-            Answer::Allowed { option, call, form } => {
+            QuestionAnswer::Allowed { option, call, form } => {
                 self.calls.on_allowed(&key, *call, form, self.stop.clone());
                 self.to_agent.respond(pending.id, Ok(selected(&option)));
             }
-            Answer::Denied(denial) => {
+            QuestionAnswer::Denied(denial) => {
                 let told = format!("About `{}`: {}", self.title(&key), denial.reason);
                 self.keep_reason(&key.session, &told);
                 self.to_agent.respond(pending.id, Ok(rejected(&options)));
@@ -296,7 +301,7 @@ impl Desk {
 
     /// Takes back what a conversation asked, because its turn is to end.
     pub(super) fn cancel(&mut self, session: &str) {
-        let of_session = |pending: &PendingRequest| pending.session == session;
+        let of_session = |pending: &OpenRequest| pending.session == session;
         let requests: Vec<_> = self
             .pending
             .iter()

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::app_server::AppServer;
-use super::decide::CallEvent;
+use super::decide::CodexCallEvent;
 use super::person::TerminalPerson;
 use super::screen::Screen;
 use super::threads::Threads;
@@ -30,7 +30,7 @@ use super::wire::{self, Message, text};
 use crate::headless::{ClientEvent, ClientInstruction};
 use crate::supervisor::Supervisor;
 use items::Items;
-use questions::Question;
+use questions::ScreenQuestion;
 
 /// Events of calls that may wait to be looked at.
 const MAX_CALL_EVENTS: usize = 64;
@@ -72,7 +72,7 @@ pub struct ThreadSettings {
     pub sandbox: Option<String>,
 }
 
-pub struct Bridge {
+pub struct CodexBridge {
     supervisor: Supervisor,
     version: Option<String>,
     server: AppServer,
@@ -82,7 +82,7 @@ pub struct Bridge {
     codex_home: Option<PathBuf>,
     threads: Threads,
     items: Items,
-    questions: HashMap<u64, Question>,
+    questions: HashMap<u64, ScreenQuestion>,
     /// Results that may not be in the record yet.
     unreported: Vec<oneshot::Receiver<()>>,
     /// Requests of the app-server that the screen answers by itself.
@@ -90,7 +90,7 @@ pub struct Bridge {
     /// The bridge's own requests that are not answered.
     own_requests: HashMap<String, OwnRequest>,
     next_number: u64,
-    call_events: mpsc::Sender<(u64, CallEvent)>,
+    call_events: mpsc::Sender<(u64, CodexCallEvent)>,
     spoken: mpsc::Sender<ClientEvent>,
     /// Messages of the agent in this turn, of which something was told.
     told_messages: HashSet<String>,
@@ -122,7 +122,7 @@ enum OwnRequest {
     Other,
 }
 
-impl Bridge {
+impl CodexBridge {
     /// `spoken` gets what the agent says.
     pub fn new(
         supervisor: Supervisor,
@@ -393,7 +393,7 @@ impl Bridge {
 }
 
 /// What becomes of the calls of a bridge.
-pub struct CallEventReceiver(mpsc::Receiver<(u64, CallEvent)>);
+pub struct CallEventReceiver(mpsc::Receiver<(u64, CodexCallEvent)>);
 
 async fn next_of_screen(screen: &mut Option<Screen>) -> Option<Message> {
     match screen {

@@ -20,7 +20,7 @@ use crate::bound_call::BoundCall;
 use crate::client_files::{CallStage, ClientFiles, ClientSettings, OpenCall, is_locked};
 use crate::reach::{self, Reach};
 use crate::supervisor::CallReport;
-use crate::translation::{Place, translate};
+use crate::translation::{CallPlace, translate};
 
 /// How long one request waits for a decision. Between two of them a hook looks around.
 const WAIT: Duration = Duration::from_secs(10);
@@ -449,9 +449,9 @@ impl HookDesk {
     }
 
     /// Where a call is made, without links in the path.
-    fn place(&self, call: &HookedCall) -> Place {
+    fn place(&self, call: &HookedCall) -> CallPlace {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        Place {
+        CallPlace {
             workspace: self.settings.workspace.clone(),
             cwd: real(&call.cwd),
         }
