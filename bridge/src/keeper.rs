@@ -39,11 +39,17 @@ type SharedInterrupt = Arc<Mutex<Option<MessageId>>>;
 
 /// Keeps a client's place in a session, until it is dropped.
 pub struct Keeper {
+    /// Its connection to the session.
     proposer: Proposer,
+    /// What is kept about the client.
     files: ClientFiles,
+    /// The client's processes.
     processes: SharedProcesses,
+    /// An interrupt that nobody has acknowledged.
     interrupt: SharedInterrupt,
+    /// Renews leases and hears people.
     task: tokio::task::JoinHandle<()>,
+    /// The tools that the client is offered, if it is.
     tools: Option<OfferedTools>,
 }
 

@@ -72,10 +72,15 @@ pub(super) struct Supervision {
 
 /// Whom a client is.
 struct ClientIdentity {
+    /// Where what is known about it is kept.
     files: ClientFiles,
+    /// That no other client has it.
     lock: IdentityLock,
+    /// The link that it works with.
     link: Link,
+    /// Who it is in the session.
     participant: ParticipantId,
+    /// The session.
     session: SessionId,
     /// What the server holds a lock on, if it is one of this user's.
     server_lock: Option<PathBuf>,

@@ -109,14 +109,7 @@ async fn the_arguments_are_those_that_people_edited() {
     let fixture = ApiFixture::new(json!({})).await;
     let waiting = ask(&fixture.bot, call("c1", "rm -r all")).await.expect_ok();
     assert_eq!(waiting["decision"], "waiting");
-    let digest = fixture.gate("c1").await["action"]["digest"].clone();
-    let digest = match digest {
-        Value::String(digest) => digest,
-        _ => fixture.gate("c1").await["open"]["digest"]
-            .as_str()
-            .unwrap()
-            .to_owned(),
-    };
+    let digest = fixture.gate("c1").await["open"]["assessment"]["digest"].clone();
     let amend = json!({ "arguments": { "full_command": "rm -r build" }, "digest": digest });
     let path = format!("/api/sessions/{SESSION}/gates/c1/amend");
     fixture.ann.api.post(&path, amend).await.expect_ok();
@@ -168,7 +161,7 @@ async fn a_request_that_waits_keeps_its_call_and_one_that_is_gone_loses_it() {
         let ended = watcher.wait(is_end).await;
         assert_eq!(ended["payload"]["outcome"], "cancelled");
         let gate = fixture.gate("held").await;
-        assert_eq!(gate["received"], 0, "{gate}");
+        assert_eq!(gate["open"]["received"], 0, "{gate}");
         fixture
             .ann
             .api

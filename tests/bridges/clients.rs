@@ -49,10 +49,13 @@ pub struct Client {
     pub edits: Edits,
     /// What it is started with.
     pub launch: fn(&LaunchPlace) -> Launch,
+    /// Runs a command line.
     pub shell: fn(&str) -> ScriptedCall,
+    /// Reads a file.
     pub read: fn(&Path) -> ScriptedCall,
     /// What happens when it wants to read outside its directory.
     pub reads_elsewhere: ReadsElsewhere,
+    /// Writes a file: its path and content.
     pub write: fn(&Path, &str) -> ScriptedCall,
     /// The path, the text that is there, and the text that takes its place.
     pub edit: fn(&Path, &str, &str) -> ScriptedCall,

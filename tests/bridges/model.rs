@@ -89,12 +89,15 @@ pub enum ModelDialect {
 /// What a client asked, and what it got.
 #[derive(Clone, Debug)]
 pub struct SeenRequest {
+    /// The API that was spoken.
     pub dialect: ModelDialect,
     /// The method and path.
     pub target: String,
+    /// Which conversation it belongs to.
     pub conversation: ScriptedConversation,
     /// The name of the model that was asked for.
     pub model: String,
+    /// The system prompt.
     pub system: String,
     /// What was said so far.
     pub history: Vec<Part>,

@@ -16,13 +16,17 @@ use crate::support::{TestClient, TestServer, TestUser};
 const SESSION: &str = "owl";
 
 pub struct Stage {
+    /// The server.
     pub server: TestServer,
     /// The server after it was killed and started again.
     restarted: Option<TestServer>,
     /// A person with every role.
     pub ann: TestClient,
+    /// Her login.
     ann_user: TestUser,
+    /// The model that the client asks.
     pub model: ScriptedModel,
+    /// The client under `pvp run`.
     pub process: ClientProcess,
     /// Who the client is in the session.
     pub agent: String,

@@ -18,13 +18,17 @@ pub const CONVERSATION: &str = "conversation-1";
 
 /// A stand-in for an agent under `pvp agent --acp` or `pvp acp`; killed when dropped.
 pub struct AcpStandIn {
+    /// The working directory and home.
     pub cli: CliEnv,
+    /// The `pvp` that started it.
     pub run: CliProcess,
     /// Who it is in the session.
     pub participant: String,
     /// The parameters of `session/new`.
     pub session_new: Value,
+    /// What it is told.
     input: Lines<BufReader<OwnedReadHalf>>,
+    /// What it says.
     output: OwnedWriteHalf,
     /// What was read and not asked for yet.
     unread: Vec<Value>,

@@ -35,7 +35,9 @@ pub(super) struct CallKey {
 /// A call as the agent describes it.
 #[derive(Debug, Clone)]
 pub(super) struct ReportedCall {
+    /// The call as the agent reports it.
     pub(super) call: ToolCall,
+    /// What else the agent says about it.
     pub(super) meta: Meta,
     /// Output that came in pieces.
     streamed: String,

@@ -219,10 +219,15 @@ impl StartingAgent {
 
 /// A conversation with an agent.
 struct AcpConversation {
+    /// Has the calls decided.
     desk: Desk,
+    /// The ends of the agent.
     streams: AgentStreams,
+    /// The agent's id of the conversation.
     session: String,
+    /// The id of the last request.
     last_id: u64,
+    /// The turn that is under way.
     turn: Option<AcpTurn>,
     /// Why calls were denied, if the agent could not be told within the turn.
     untold: Option<String>,

@@ -35,21 +35,31 @@ const MAX_REQUESTS: usize = 64;
 const MAX_REASONS: usize = 32;
 
 pub(super) struct Desk {
+    /// Has the calls decided.
     pub(super) supervisor: Supervisor,
+    /// Where answers go.
     to_agent: Outgoing,
+    /// Carries out what the agent leaves to us.
     delegate: Delegate,
+    /// Binds the files that calls change.
     files: Arc<ClientFileCalls>,
+    /// The tools that the agent is offered.
     own_tools: OwnTools,
+    /// The calls that the agent has reported.
     calls: Calls,
     /// What is being decided or done, by the id of the request.
     pending: BTreeMap<String, OpenRequest>,
+    /// The tasks that decide and carry out.
     tasks: JoinSet<Done>,
     /// Why calls of a conversation were denied, until the agent is told.
     reasons: BTreeMap<String, Vec<String>>,
     /// Conversations whose turn is to end; nothing more is granted in it.
     cancelled: BTreeSet<String>,
+    /// Where it is told that people want a conversation to stop.
     stop: mpsc::Sender<String>,
+    /// The other end of it.
     stops: mpsc::Receiver<String>,
+    /// A name of this start, so that ids are never repeated.
     start: Arc<str>,
 }
 

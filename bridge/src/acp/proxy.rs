@@ -106,14 +106,19 @@ impl EditorAgent {
 }
 
 struct EditorProxy {
+    /// Has the calls decided.
     desk: Desk,
+    /// Tells the session what is said.
     recorder: Recorder,
+    /// Where the editor is spoken to.
     to_editor: Outgoing,
+    /// The ends of the agent.
     agent: AgentStreams,
     /// The MCP servers to add to those of the editor.
     servers: Vec<Value>,
     /// How the ids of our own requests begin.
     prefix: String,
+    /// The number of the last request of our own.
     last_id: u64,
     /// The prompts that are being answered, by conversation.
     turns: BTreeMap<String, EditorTurn>,

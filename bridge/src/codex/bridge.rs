@@ -73,15 +73,25 @@ pub struct ThreadSettings {
 }
 
 pub struct CodexBridge {
+    /// Has the calls decided.
     supervisor: Supervisor,
+    /// Codex's version, if it is known.
     version: Option<String>,
+    /// The app-server.
     server: AppServer,
+    /// The screen, if there is one.
     screen: Option<Screen>,
+    /// The person at the terminal, if their link is saved.
     person: Option<TerminalPerson>,
+    /// What every thread is held to.
     thread_settings: ThreadSettings,
+    /// The directory of Codex's own files.
     codex_home: Option<PathBuf>,
+    /// The threads that there are.
     threads: Threads,
+    /// What Codex runs, or wants to run.
     items: Items,
+    /// The questions that wait for an answer, by number.
     questions: HashMap<u64, ScreenQuestion>,
     /// Results that may not be in the record yet.
     unreported: Vec<oneshot::Receiver<()>>,
@@ -89,15 +99,23 @@ pub struct CodexBridge {
     passed_on: HashSet<String>,
     /// The bridge's own requests that are not answered.
     own_requests: HashMap<String, OwnRequest>,
+    /// The number of the next question or request.
     next_number: u64,
+    /// Where it goes what becomes of the calls.
     call_events: mpsc::Sender<(u64, CodexCallEvent)>,
+    /// Where it goes what the agent says.
     spoken: mpsc::Sender<ClientEvent>,
     /// Messages of the agent in this turn, of which something was told.
     told_messages: HashSet<String>,
+    /// The last whole message of the agent.
     last_message: watch::Sender<String>,
+    /// Interrupts that are acknowledged when the turn is over.
     interrupts: Vec<(MessageId, InterruptUrgency)>,
+    /// When Codex is ended, because it did not heed an interrupt.
     kill_at: Option<Instant>,
+    /// Prompts of people that wait for a turn.
     held_prompts: VecDeque<String>,
+    /// How it ended, once it has.
     end: Option<BridgeEnd>,
 }
 

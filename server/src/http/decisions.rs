@@ -126,6 +126,8 @@ async fn respond(
     wait: Option<u64>,
 ) -> Result<Response, RefusalResponse> {
     let slot = admission::count_request(&directory, Some(&me))?;
+    let participant = me.claims.participant.clone();
+    directory.http_access(&session, Some(participant)).await?;
     let waiter = Waiter {
         until: Instant::now() + clamp_wait(wait.unwrap_or(0)),
         directory,

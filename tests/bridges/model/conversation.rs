@@ -36,11 +36,17 @@ pub enum Part {
 
 /// A request in the words that the dialects share.
 pub(super) struct Parsed {
+    /// The API that was spoken.
     pub(super) dialect: ModelDialect,
+    /// The model that was asked for.
     pub(super) model: String,
+    /// The system prompt.
     pub(super) system: String,
+    /// What was said so far.
     pub(super) history: Vec<Part>,
+    /// The names of the tools.
     pub(super) tools: Vec<String>,
+    /// The tools as the client describes them.
     pub(super) tool_definitions: Value,
 }
 

@@ -25,6 +25,7 @@ pub(super) struct Item {
     pub(super) question: Option<u64>,
     /// What was allowed to run.
     pub(super) command: Option<String>,
+    /// Where it is reported, while it runs.
     pub(super) running: Option<CodexCall>,
     /// Whether people know that it ran unasked.
     is_noticed: bool,

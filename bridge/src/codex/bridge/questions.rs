@@ -20,17 +20,25 @@ const MAX_QUESTIONS: usize = 256;
 pub(super) struct ScreenQuestion {
     /// The id of the request.
     id: Value,
+    /// The thread of the call.
     thread: String,
+    /// The turn of the call.
     turn: String,
+    /// The item that the question is about.
     item: String,
+    /// What it asks for.
     kind: QuestionKind,
     /// The request, to show it in the screen.
     method: String,
+    /// Its parameters, to show it in the screen.
     params: JsonObject,
     /// The task that has it decided; ending it withdraws the call.
     pub(super) decides: AbortHandle,
+    /// The command as it was asked about.
     command: Option<String>,
+    /// The proposal that waits, once it does.
     waits: Option<WaitingProposal>,
+    /// Whether the screen shows it.
     is_shown: bool,
     /// Whether the person at the terminal wants the turn to end too.
     ends_turn: bool,
