@@ -6,6 +6,7 @@
 mod asked_calls;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ use crate::client_processes::ClientProcesses;
 use crate::headless::{ClientEvent, ClientInstruction, HeadlessClient};
 use crate::hooks::{HookAnswer, HookClient, HookEvent, HookedCall};
 use crate::json_lines::{JsonLine, JsonLines};
-use crate::launch::LaunchError;
+use crate::launch::claude::{SOURCE_OF_USER, check_words};
+use crate::launch::{LaunchError, ProjectPlace, ProjectTrust};
 use crate::supervisor::Supervisor;
 use asked_calls::{AskedCalls, CallUpdate};
 
@@ -43,7 +45,7 @@ const HOOKED_EVENTS: [&str; 4] = [
 ];
 
 /// What the client is started with.
-const ARGUMENTS: [&str; 9] = [
+const ARGUMENTS: [&str; 11] = [
     "-p",
     "--input-format",
     "stream-json",
@@ -54,26 +56,32 @@ const ARGUMENTS: [&str; 9] = [
     "stdio",
     // A repository may not switch the hooks off.
     "--settings={\"disableAllHooks\":false}",
+    // Nor may its hooks change what people were asked about.
+    SOURCE_OF_USER[0],
+    SOURCE_OF_USER[1],
 ];
 
-/// Flags of a person that would take the place of ours, or leave hooks out.
-const REFUSED_FLAGS: [&str; 9] = [
-    "--bare",
-    "--safe-mode",
+/// Flags of a person that would take the place of ours.
+const REFUSED_FLAGS: [&str; 6] = [
     "--settings",
     "--dangerously-skip-permissions",
     "--allow-dangerously-skip-permissions",
     "--permission-prompt-tool",
     "--input-format",
     "--output-format",
-    "--sdk-url",
 ];
 
 /// Variables that leave hooks out.
 const REMOVED_VARIABLES: [&str; 2] = ["CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"];
 
-/// The command that starts the client, with arguments of a person.
-pub fn command(program: &OsString, arguments: &[OsString]) -> Result<Command, LaunchError> {
+/// The command that starts the client in a directory, with arguments of a person.
+pub fn command(
+    program: &OsString,
+    arguments: &[OsString],
+    workspace: &Path,
+) -> Result<Command, LaunchError> {
+    let trust = ProjectTrust::Untrusted;
+    check_words(arguments, ProjectPlace { workspace, trust })?;
     for word in arguments {
         let text = word.to_string_lossy();
         let flag = text.split_once('=').map_or(&*text, |(flag, _)| flag);
@@ -505,19 +513,31 @@ mod tests {
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         for flags in [
             &["--bare"][..],
+            &["--sdk-url", "x"],
+            &["--bg"],
             &["--settings={}"],
             &["--permission-mode", "bypassPermissions"],
             &["--permission-mode=bypassPermissions"],
             &["--dangerously-skip-permissions"],
             &["--output-format", "text"],
         ] {
-            let refused = command(&"claude".into(), &words(flags));
+            let refused = command(&"claude".into(), &words(flags), Path::new("/"));
             assert!(
                 matches!(refused, Err(LaunchError::SwitchesOff { .. })),
                 "{flags:?}"
             );
         }
-        assert!(command(&"claude".into(), &words(&["--model", "opus"])).is_ok());
+        let sources = words(&["--setting-sources=project"]);
+        let refused = command(&"claude".into(), &sources, Path::new("/"));
+        assert!(matches!(refused, Err(LaunchError::BringsProject { .. })));
+        let taken = command(
+            &"claude".into(),
+            &words(&["--model", "opus"]),
+            Path::new("/"),
+        );
+        let taken = taken.unwrap();
+        let given: Vec<_> = taken.as_std().get_args().collect();
+        assert!(given.windows(2).any(|pair| pair == SOURCE_OF_USER));
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub(crate) mod copilot;
 mod flags;
 pub(crate) mod gemini;
 pub(crate) mod opencode;
+mod project_programs;
 mod project_settings;
 
 use std::ffi::OsString;
@@ -27,6 +28,14 @@ pub enum LaunchError {
         "the settings of this directory would switch the supervision off: {0}; take it out or start the client elsewhere"
     )]
     ProjectSwitchesOff(SettingsProblem),
+    #[error(
+        "{0}, which the client would run or use without asking anybody; take it out, or pass `pvp run --trust-project` if you trust it"
+    )]
+    ProjectRuns(SettingsProblem),
+    #[error(
+        "`{flag}` would let this directory's own settings run programs without asking anybody; leave it out, or pass `pvp run --trust-project` if you trust them"
+    )]
+    BringsProject { flag: String },
     #[error("the settings for the client cannot be used: {0}")]
     Settings(String),
     #[error("the plugin for the client cannot be written: {0}")]
@@ -90,28 +99,44 @@ fn quoted(path: &Path) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingText(pub String);
 
-/// What a repository's settings make a client run or use by itself, for a warning: nobody is asked
-/// about the hooks and servers that a repository brings along.
-pub fn warn_of_project_settings(client: HookClient, workspace: &Path) -> Vec<String> {
-    let files: &[(&str, &[&str])] = match client {
-        HookClient::Claude => &claude::ACTIVE_SETTINGS,
-        HookClient::Gemini => &[(
-            ".gemini/settings.json",
-            &["hooks", "mcpServers", "tools", "env"],
-        )],
-        HookClient::Copilot => &[
-            (".github/hooks", &[]),
-            (".github/copilot/settings.json", &["hooks", "env"]),
-            (".claude/settings.json", &["hooks", "env"]),
-            (".mcp.json", &["mcpServers"]),
-        ],
-        HookClient::OpenCode => &[
-            ("opencode.json", &["plugin", "mcp"]),
-            ("opencode.jsonc", &["plugin", "mcp"]),
-        ],
-        HookClient::Codex => &[],
-    };
-    project_settings::warn_of(workspace, files)
+/// Whether a person trusts what the settings of the directory run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProjectTrust {
+    Untrusted,
+    Trusted,
+}
+
+/// Where a client works, and whether what it finds there is trusted.
+#[derive(Debug, Clone, Copy)]
+pub struct ProjectPlace<'a> {
+    pub workspace: &'a Path,
+    pub trust: ProjectTrust,
+}
+
+impl ProjectPlace<'_> {
+    /// Refuses a directory whose own settings make the client run or use something without asking
+    /// anybody; returns what the person should know. Comes before anything of the client runs.
+    pub fn check(&self, client: HookClient) -> Result<Vec<String>, LaunchError> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let problems = project_programs::find(client, self.workspace, home.as_deref());
+        let leaves_out = match client {
+            // It can be told to leave such settings out.
+            HookClient::Claude => true,
+            HookClient::OpenCode | HookClient::Gemini | HookClient::Copilot | HookClient::Codex => {
+                false
+            }
+        };
+        let said = match (self.trust, leaves_out) {
+            (ProjectTrust::Trusted, _) => "the client runs or uses it without asking anybody",
+            (ProjectTrust::Untrusted, true) => "it is left out; `--trust-project` uses it",
+            (ProjectTrust::Untrusted, false) => match problems.into_iter().next() {
+                Some(problem) => return Err(LaunchError::ProjectRuns(problem)),
+                None => return Ok(Vec::new()),
+            },
+        };
+        let warnings = problems.iter().map(|problem| format!("{problem}: {said}"));
+        Ok(warnings.collect())
+    }
 }
 
 /// Plans how a client is started with its hooks.
@@ -119,20 +144,20 @@ pub fn plan_hooks(
     client: HookClient,
     arguments: &[OsString],
     hook: &HookProgram,
-    workspace: &Path,
+    place: ProjectPlace<'_>,
     waiting: &WaitingText,
 ) -> Result<LaunchPlan, LaunchError> {
     match client {
-        HookClient::Claude => claude::plan(arguments, hook, waiting),
+        HookClient::Claude => claude::plan(arguments, hook, place, waiting),
         HookClient::OpenCode => {
             let given = std::env::var("OPENCODE_CONFIG_CONTENT").ok();
-            opencode::plan(arguments, hook, given.as_deref())
+            opencode::plan(arguments, hook, place, given.as_deref())
         }
         HookClient::Gemini => {
-            let place = gemini::GeminiPlace::of_this_user()?;
-            gemini::plan(arguments, hook, workspace, &place)
+            let files = gemini::GeminiPlace::of_this_user()?;
+            gemini::plan(arguments, hook, place, &files)
         }
-        HookClient::Copilot => copilot::plan(arguments, hook, workspace),
+        HookClient::Copilot => copilot::plan(arguments, hook, place.workspace),
         HookClient::Codex => Err(LaunchError::NotYet(client.name())),
     }
 }
@@ -146,14 +171,16 @@ pub(crate) fn plan_canary(
     home: &Path,
 ) -> Result<LaunchPlan, LaunchError> {
     let waiting = WaitingText("a canary".to_owned());
+    let trust = ProjectTrust::Untrusted;
+    let place = ProjectPlace { workspace, trust };
     match client {
-        HookClient::OpenCode => opencode::plan(arguments, hook, None),
+        HookClient::OpenCode => opencode::plan(arguments, hook, place, None),
         HookClient::Gemini => {
-            let place = gemini::GeminiPlace::with_home(home);
-            gemini::plan(arguments, hook, workspace, &place)
+            let files = gemini::GeminiPlace::with_home(home);
+            gemini::plan(arguments, hook, place, &files)
         }
         HookClient::Claude | HookClient::Copilot | HookClient::Codex => {
-            plan_hooks(client, arguments, hook, workspace, &waiting)
+            plan_hooks(client, arguments, hook, place, &waiting)
         }
     }
 }

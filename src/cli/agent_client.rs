@@ -14,6 +14,7 @@ use pvp_bridge::claude_control;
 use pvp_bridge::client_files::IdentityLock;
 use pvp_bridge::headless::{DriveEnd, DriveUntil, HeadlessClient, drive};
 use pvp_bridge::hooks::HookClient;
+use pvp_bridge::launch::{ProjectPlace, ProjectTrust};
 use pvp_bridge::supervisor::{SupervisedClient, Supervisor, connect_options};
 use pvp_client::{ConnectOptions, Link, RecordCheck};
 use pvp_protocol::payload::Degree;
@@ -120,10 +121,16 @@ pub(super) fn run(
     until: DriveUntil,
 ) -> anyhow::Result<()> {
     let known = client_of(program)?;
+    let workspace = workspace()?;
+    let place = ProjectPlace {
+        workspace: &workspace,
+        trust: ProjectTrust::Untrusted,
+    };
+    place.check(known)?;
     let client = SupervisedClient {
         name: known.name().to_owned(),
         version: client_version(program)?,
-        workspace: workspace()?,
+        workspace,
         degree: Degree::Held,
         takes_edits: true,
     };
@@ -131,7 +138,7 @@ pub(super) fn run(
     let ended = runtime.block_on(async {
         let command = match known {
             HookClient::Claude => {
-                let command = claude_control::command(program, words)?;
+                let command = claude_control::command(program, words, &client.workspace)?;
                 DrivenClient::Claude(without_links(command))
             }
             HookClient::Codex => DrivenClient::Codex(DrivenCodex::plan(program, words)?),

@@ -10,7 +10,7 @@ use clap::Args;
 use pvp_agent::agent::Agent;
 use pvp_bridge::hooks::HookClient;
 use pvp_bridge::keeper::Keeper;
-use pvp_bridge::launch::{self, HookProgram, LaunchPlan, WaitingText};
+use pvp_bridge::launch::{self, HookProgram, LaunchPlan, ProjectPlace, ProjectTrust, WaitingText};
 use pvp_bridge::mcp::RelayListener;
 use pvp_client::{ApiClient, ConnectOptions, RecordCheck};
 use pvp_protocol::{ParticipantKind, Role};
@@ -19,7 +19,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::supervision::{self, Supervision, SupervisionArguments};
-use super::{agent_flags, check, invite, one_line, print_warning, run_codex, server};
+use super::{agent_client, agent_flags, check, invite, one_line, print_warning, run_codex, server};
 
 /// How long a client may take to say its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
@@ -35,6 +35,9 @@ pub(crate) struct RunArguments {
     /// --resume` goes on with the same call
     #[arg(long, value_name = "TIME", value_parser = invite::parse_duration)]
     defer_after: Option<u64>,
+    /// Run what this directory's own settings start, without asking anybody
+    #[arg(long)]
+    trust_project: bool,
     /// The client and its arguments: claude, codex, opencode, gemini or copilot
     #[arg(
         required = true,
@@ -48,6 +51,14 @@ pub(crate) struct RunArguments {
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     let (program, client_arguments) = arguments.client.split_first().context("name a client")?;
     let client = client_of(program)?;
+    let trust = match arguments.trust_project {
+        true => ProjectTrust::Trusted,
+        false => ProjectTrust::Untrusted,
+    };
+    let warnings = check_project(client, client_arguments, trust)?;
+    for warning in warnings {
+        print_warning(&one_line(&warning));
+    }
     if client == HookClient::Codex {
         let version = || client_version(program);
         return run_codex::run(&arguments.supervision, program, client_arguments, version);
@@ -65,12 +76,10 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         .begin(&supervision.settings)
         .context("keeping what is known about the client")?;
     let workspace = &supervision.settings.workspace;
-    let plan = launch::plan_hooks(client, client_arguments, &hook, workspace, &waiting)?;
+    let place = ProjectPlace { workspace, trust };
+    let plan = launch::plan_hooks(client, client_arguments, &hook, place, &waiting)?;
     supervision.lock.keep_with_children()?;
     supervision.print()?;
-    for warning in launch::warn_of_project_settings(client, workspace) {
-        print_warning(&one_line(&warning));
-    }
     if let Ok(log) = supervision::open_log(supervision.files.directory()) {
         server::init_tracing_to_file("warn", log);
     }
@@ -78,6 +87,25 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     let status = runtime.block_on(supervise(&supervision, program, plan));
     runtime.shutdown_background();
     Ok(exit_code(status?))
+}
+
+/// Looks at what the directory would make the client run, before anything of the client runs.
+fn check_project(
+    client: HookClient,
+    arguments: &[OsString],
+    trust: ProjectTrust,
+) -> anyhow::Result<Vec<String>> {
+    let workspace = &agent_client::workspace()?;
+    let mut warnings = ProjectPlace { workspace, trust }.check(client)?;
+    if client == HookClient::Codex
+        && let Some(named) = launch::plan_codex(arguments)?.directory()
+    {
+        let workspace = &named
+            .canonicalize()
+            .with_context(|| format!("cannot work in {}", named.display()))?;
+        warnings.extend(ProjectPlace { workspace, trust }.check(client)?);
+    }
+    Ok(warnings)
 }
 
 pub(super) fn client_of(program: &OsStr) -> anyhow::Result<HookClient> {

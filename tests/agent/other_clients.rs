@@ -150,11 +150,18 @@ async fn gemini_has_our_tools_and_its_hooks_as_one_participant() {
         answer_of(client.hook(hook, own.clone()).await).await,
         Value::Null
     );
-    own["mcp_context"]["command"] = "/usr/bin/evil".into();
-    let posing = client.hook(hook, own).await;
-    let (gate, _) = next_gate(&mut ann).await;
-    crate::reject(&mut ann, &gate, "not ours").await;
-    assert_eq!(answer_of(posing).await["decision"], "deny");
+    let mut other_program = own.clone();
+    other_program["mcp_context"]["command"] = "/usr/bin/evil".into();
+    let mut other_relay = own.clone();
+    other_relay["mcp_context"]["args"][2] = "/tmp/evil".into();
+    let mut other_session = own.clone();
+    other_session["mcp_context"]["args"] = json!(["mcp", "--link", "http://127.0.0.1:9/"]);
+    for posing in [other_program, other_relay, other_session] {
+        let posing = client.hook(hook, posing).await;
+        let (gate, _) = next_gate(&mut ann).await;
+        crate::reject(&mut ann, &gate, "not ours").await;
+        assert_eq!(answer_of(posing).await["decision"], "deny");
+    }
     // What the client runs itself is not taken for a command of the executor.
     let file = client.cli.workdir().join("made");
     let read = event("read_file", json!({ "file_path": file }));

@@ -33,13 +33,22 @@ pub(super) fn parse(input: &Value) -> Result<HookEvent, String> {
     })
 }
 
-/// Whether the call is of a tool that this program offers, and has decided by itself. The client
-/// says which program serves the tool; a server of another program is not believed to be this one.
+/// Whether the call is of a tool that this program offers for the same client, and has decided by
+/// itself. The client says which program serves the tool; a server of another program, or of this
+/// one for somebody else, is not believed.
 fn is_own_tool(input: &Value) -> bool {
     let server = input.get("mcp_context").unwrap_or(&Value::Null);
     let own = std::env::current_exe().ok();
     let command = text(server, "command").map(PathBuf::from);
-    command.is_some() && command == own && server["args"][0] == "mcp"
+    let files = files_of(std::env::args());
+    command.is_some()
+        && command == own
+        && files.is_some_and(|files| server["args"] == json!(["mcp", "--relay", files]))
+}
+
+/// The directory that this hook was told to use.
+fn files_of(words: impl Iterator<Item = String>) -> Option<String> {
+    words.skip_while(|word| word != "--files").nth(1)
 }
 
 fn call(input: &Value) -> Result<HookedCall, String> {

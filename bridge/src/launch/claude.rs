@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::{HookProgram, LaunchError, LaunchPlan, WaitingText};
+use super::{HookProgram, LaunchError, LaunchPlan, ProjectPlace, ProjectTrust, WaitingText};
 use crate::hooks::HookClient;
 
 /// The events that the hook hears.
@@ -26,17 +26,50 @@ const TIMEOUT_SECONDS: u64 = 2_000_000;
 /// How long a report may take.
 const REPORT_SECONDS: u64 = 120;
 
-/// Flags and variables that leave hooks out.
-const FLAGS_WITHOUT_HOOKS: [&str; 2] = ["--bare", "--safe-mode"];
+/// The flag that says whose settings count, and ours: a repository's hooks may replace what people
+/// were asked about, and its variables and skills run programs.
+const SOURCES: &str = "--setting-sources";
+pub(crate) const SOURCE_OF_USER: [&str; 2] = [SOURCES, "user"];
+
+/// Flags that leave hooks out, or work where they are not.
+const FLAGS_WITHOUT_HOOKS: [&str; 14] = [
+    "--attach-serve",
+    "--background",
+    "--bare",
+    "--bg",
+    "--bg-pty-host",
+    "--bg-spare",
+    "--cloud",
+    "--daemon-worker",
+    "--desktop",
+    "--environment",
+    "--safe-mode",
+    "--sdk-url",
+    "--teleport",
+    "--tmux",
+];
+
+/// Subcommands that work on in the background or elsewhere.
+const COMMANDS_ELSEWHERE: [&str; 5] = [
+    "agents",
+    "attach",
+    "remote-control",
+    "respawn",
+    "ultrareview",
+];
+
 const VARIABLES_WITHOUT_HOOKS: [&str; 2] = ["CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"];
 
 pub(super) fn plan(
     arguments: &[OsString],
     hook: &HookProgram,
+    place: ProjectPlace<'_>,
     waiting: &WaitingText,
 ) -> Result<LaunchPlan, LaunchError> {
+    check_words(arguments, place)?;
     let mut rest = Vec::new();
     let mut given = None;
+    let untrusted = place.trust == ProjectTrust::Untrusted;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let text = word.to_string_lossy();
@@ -45,13 +78,12 @@ pub(super) fn plan(
             rest.extend(words.by_ref().cloned());
             break;
         }
-        let flag = text.split_once('=').map_or(&*text, |(flag, _)| flag);
-        if FLAGS_WITHOUT_HOOKS.contains(&flag) {
-            let flag = flag.to_owned();
-            return Err(LaunchError::SwitchesOff { flag });
-        }
         // Only the last one counts, so it is merged into ours.
         match text.split_once('=') {
+            Some((SOURCES, _)) if untrusted => {}
+            _ if text == SOURCES && untrusted => {
+                words.next();
+            }
             Some(("--settings", value)) => given = Some(value.to_owned()),
             _ if text == "--settings" => {
                 let value = words.next();
@@ -70,6 +102,9 @@ pub(super) fn plan(
         "--settings".into(),
         OsString::from(Value::Object(settings).to_string()),
     ];
+    if untrusted {
+        planned.extend(SOURCE_OF_USER.map(OsString::from));
+    }
     planned.extend(rest);
     let removed = VARIABLES_WITHOUT_HOOKS.map(|name| (name.to_owned(), None));
     Ok(LaunchPlan {
@@ -77,6 +112,54 @@ pub(super) fn plan(
         environment: removed.to_vec(),
         offers_tools: false,
     })
+}
+
+/// Refuses words that leave hooks out, work elsewhere, or bring in what a repository has.
+pub(crate) fn check_words(
+    arguments: &[OsString],
+    place: ProjectPlace<'_>,
+) -> Result<(), LaunchError> {
+    let mut words = arguments
+        .iter()
+        .map(|word| word.to_string_lossy())
+        .take_while(|word| word != "--")
+        .peekable();
+    while let Some(word) = words.next() {
+        let (flag, joined) = match word.split_once('=') {
+            Some((flag, value)) => (flag, Some(value)),
+            None => (&*word, None),
+        };
+        let next = words.peek().map(|next| &**next);
+        let value = joined.or(next).unwrap_or_default();
+        let untrusted = place.trust == ProjectTrust::Untrusted;
+        let brings_project = match flag {
+            SOURCES => value.split(',').any(|source| source.trim() != "user"),
+            "--plugin-dir" => is_below(value, place.workspace),
+            _ => false,
+        };
+        if brings_project && untrusted {
+            let flag = format!("{flag} {value}");
+            return Err(LaunchError::BringsProject { flag });
+        }
+        if FLAGS_WITHOUT_HOOKS.contains(&flag) || flag.starts_with("--remote") {
+            let flag = flag.to_owned();
+            return Err(LaunchError::SwitchesOff { flag });
+        }
+        if COMMANDS_ELSEWHERE.contains(&&*word) {
+            let command = format!("claude {word}");
+            return Err(LaunchError::NotSupervised { command });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a path leads into a directory, also by a link; so does one that leads nowhere.
+fn is_below(path: &str, directory: &Path) -> bool {
+    let directory = directory.canonicalize();
+    match (directory.as_ref(), Path::new(path).canonicalize()) {
+        (Ok(directory), Ok(path)) => path.starts_with(directory),
+        (Ok(_) | Err(_), _) => true,
+    }
 }
 
 /// The settings of the user, with the hooks added.
@@ -147,14 +230,6 @@ pub(super) fn user_settings() -> Option<PathBuf> {
     Some(directory?.join("settings.json"))
 }
 
-/// Settings of a repository that the client runs or uses by itself.
-pub(super) const ACTIVE_SETTINGS: [(&str, &[&str]); 3] = [
-    (".claude/settings.json", ACTIVE),
-    (".claude/settings.local.json", ACTIVE),
-    (".mcp.json", &["mcpServers"]),
-];
-const ACTIVE: &[&str] = &["hooks", "env", "apiKeyHelper", "statusLine"];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,8 +242,22 @@ mod tests {
     }
 
     fn plan_for(words: &[&str]) -> Result<LaunchPlan, LaunchError> {
+        plan_in(Path::new("/"), ProjectTrust::Untrusted, words)
+    }
+
+    fn plan_in(
+        workspace: &Path,
+        trust: ProjectTrust,
+        words: &[&str],
+    ) -> Result<LaunchPlan, LaunchError> {
         let words: Vec<_> = words.iter().map(OsString::from).collect();
-        plan(&words, &hook(), &WaitingText("asking ann".to_owned()))
+        let place = ProjectPlace { workspace, trust };
+        plan(
+            &words,
+            &hook(),
+            place,
+            &WaitingText("asking ann".to_owned()),
+        )
     }
 
     fn settings_of(plan: &LaunchPlan) -> Value {
@@ -179,7 +268,9 @@ mod tests {
     #[test]
     fn every_event_calls_the_hook_and_a_question_fails_closed() {
         let plan = plan_for(&["-p", "do it", "--", "--settings"]).unwrap();
-        assert_eq!(plan.arguments[2..], ["-p", "do it", "--", "--settings"]);
+        let sources = plan.arguments[2..4].to_vec();
+        assert_eq!(sources, ["--setting-sources", "user"]);
+        assert_eq!(plan.arguments[4..], ["-p", "do it", "--", "--settings"]);
         let settings = settings_of(&plan);
         assert_eq!(settings["disableAllHooks"], false);
         for event in EVENTS {
@@ -201,7 +292,7 @@ mod tests {
             &[&format!("--settings={given}")],
         ] {
             let plan = plan_for(words).unwrap();
-            assert_eq!(plan.arguments.len(), 2);
+            assert_eq!(plan.arguments.len(), 4);
             let settings = settings_of(&plan);
             assert_eq!(settings["model"], "x");
             assert_eq!(settings["disableAllHooks"], false);
@@ -218,7 +309,18 @@ mod tests {
 
     #[test]
     fn what_switches_hooks_off_is_refused_or_removed() {
-        for flag in ["--bare", "--safe-mode", "--bare=true"] {
+        for flag in [
+            "--bare",
+            "--safe-mode",
+            "--bare=true",
+            "--bg",
+            "--cloud=x",
+            "--environment",
+            "--teleport",
+            "--remote-control",
+            "--remote",
+            "--tmux=classic",
+        ] {
             assert!(matches!(
                 plan_for(&["-p", flag]),
                 Err(LaunchError::SwitchesOff { .. })
@@ -228,5 +330,49 @@ mod tests {
         for name in VARIABLES_WITHOUT_HOOKS {
             assert!(environment.contains(&(name.to_owned(), None)));
         }
+    }
+
+    #[test]
+    fn what_works_elsewhere_is_not_supervised() {
+        for words in [&["attach", "x"][..], &["--verbose", "agents"]] {
+            let planned = plan_for(words);
+            assert!(
+                matches!(planned, Err(LaunchError::NotSupervised { .. })),
+                "{words:?}"
+            );
+        }
+        assert!(plan_for(&["-p", "attach it", "--", "attach"]).is_ok());
+    }
+
+    #[test]
+    fn settings_of_the_repository_count_only_if_the_person_trusts_it() {
+        let root = tempfile::tempdir().unwrap();
+        let workspace = root.path().join("work");
+        let plugin = workspace.join("plugin");
+        std::fs::create_dir_all(&plugin).unwrap();
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink(&plugin, &link).unwrap();
+        let (plugin, link) = (plugin.to_str().unwrap(), link.to_str().unwrap());
+        let joined = format!("--plugin-dir={plugin}");
+        for words in [
+            &["--setting-sources", "user,project"][..],
+            &["--setting-sources=local"],
+            &["--setting-sources"],
+            &["--plugin-dir", plugin],
+            &["--plugin-dir", link],
+            &[joined.as_str()],
+        ] {
+            let planned = plan_in(&workspace, ProjectTrust::Untrusted, words);
+            assert!(
+                matches!(planned, Err(LaunchError::BringsProject { .. })),
+                "{words:?}"
+            );
+            let planned = plan_in(&workspace, ProjectTrust::Trusted, words).unwrap();
+            assert_eq!(planned.arguments[2..], *words);
+        }
+        let own = root.path().to_str().unwrap();
+        let words = ["--setting-sources", "user", "--plugin-dir", own];
+        let planned = plan_in(&workspace, ProjectTrust::Untrusted, &words).unwrap();
+        assert_eq!(planned.arguments[2..], words);
     }
 }

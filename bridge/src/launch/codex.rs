@@ -21,8 +21,8 @@ pub struct ScreenPlan {
     /// `resume` or `fork`.
     subcommand: Option<OsString>,
     rest: Vec<OsString>,
-    /// Whether the person says where it works.
-    has_directory: bool,
+    /// Where it works, if the person says so.
+    directory: Option<PathBuf>,
     /// What the app-server is told too.
     pub settings: Vec<OsString>,
 }
@@ -44,6 +44,16 @@ pub struct ExecPlan {
     pub last_message: Option<PathBuf>,
 }
 
+impl CodexPlan {
+    /// Where it works, if the person names a directory.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Screen(plan) => plan.directory.as_deref(),
+            Self::Exec(plan) => plan.directory.as_deref(),
+        }
+    }
+}
+
 impl ScreenPlan {
     /// The arguments of the screen.
     pub fn arguments(&self, url: &str, secret_variable: &str, directory: &Path) -> Vec<OsString> {
@@ -51,7 +61,7 @@ impl ScreenPlan {
         for word in ["--remote", url, "--remote-auth-token-env", secret_variable] {
             arguments.push(word.into());
         }
-        if !self.has_directory {
+        if self.directory.is_none() {
             arguments.extend(["-C".into(), directory.into()]);
         }
         arguments.extend(self.rest.iter().cloned());
@@ -278,7 +288,9 @@ fn screen(words: Vec<Word>, subcommand: Option<OsString>) -> ScreenPlan {
     for word in words {
         match word {
             Word::Option(name, value) => {
-                plan.has_directory |= name == "--cd";
+                if name == "--cd" {
+                    plan.directory = Some(PathBuf::from(&value));
+                }
                 plan.rest.extend([name.into(), value]);
             }
             Word::Flag(flag) => plan.rest.push(flag.into()),

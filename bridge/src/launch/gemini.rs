@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::flags::variable_removals;
 use super::project_settings::{self, SettingsProblem};
-use super::{HookProgram, LaunchError, LaunchPlan};
+use super::{HookProgram, LaunchError, LaunchPlan, ProjectPlace, ProjectTrust};
 use crate::hooks::HookClient;
 
 /// The name of the server that offers the tools of PVP.
@@ -117,7 +117,7 @@ impl GeminiPlace {
 pub(super) fn plan(
     arguments: &[OsString],
     hook: &HookProgram,
-    workspace: &Path,
+    project: ProjectPlace<'_>,
     place: &GeminiPlace,
 ) -> Result<LaunchPlan, LaunchError> {
     let own_words = arguments.iter().take_while(|word| *word != "--");
@@ -133,7 +133,7 @@ pub(super) fn plan(
             place.system_policies.display()
         )));
     }
-    if let Some(problem) = switched_off_in(workspace) {
+    if let Some(problem) = switched_off_in(project.workspace) {
         return Err(LaunchError::ProjectSwitchesOff(problem));
     }
     let user_settings = place.home.join(".gemini/settings.json");
@@ -141,6 +141,10 @@ pub(super) fn plan(
         .map_err(|why| LaunchError::Settings(format!("{}: {why}", user_settings.display())))?
         .unwrap_or_default();
     add_settings(&mut settings, hook)?;
+    if project.trust == ProjectTrust::Untrusted {
+        // What `.env` of a repository sets would reach the hook and the tools.
+        settings["advanced"]["ignoreLocalEnv"] = true.into();
+    }
     let failed = |error: std::io::Error| LaunchError::Plugin(error.to_string());
     let home = home::make(&hook.files, &place.home, &settings).map_err(failed)?;
     let policy = hook.files.join("gemini-policy.toml");
@@ -224,7 +228,7 @@ fn switched_off_in(workspace: &Path) -> Option<SettingsProblem> {
 
 /// Adds the tools and the hooks to the settings of the user.
 fn add_settings(settings: &mut Map<String, Value>, hook: &HookProgram) -> Result<(), LaunchError> {
-    for name in ["mcpServers", "hooks", "hooksConfig", "tools"] {
+    for name in ["mcpServers", "hooks", "hooksConfig", "tools", "advanced"] {
         let entry = settings.entry(name).or_insert_with(|| json!({}));
         if !entry.is_object() {
             let why = format!("`{name}` in your settings is not an object");
@@ -322,7 +326,13 @@ mod tests {
     impl GeminiFixture {
         fn plan(&self, words: &[&str]) -> Result<LaunchPlan, LaunchError> {
             let words: Vec<_> = words.iter().map(OsString::from).collect();
-            plan(&words, &self.hook, &self.workspace, &self.place)
+            let project = self.project(ProjectTrust::Untrusted);
+            plan(&words, &self.hook, project, &self.place)
+        }
+
+        fn project(&self, trust: ProjectTrust) -> ProjectPlace<'_> {
+            let workspace = &self.workspace;
+            ProjectPlace { workspace, trust }
         }
 
         fn settings(&self, plan: &LaunchPlan) -> Value {
@@ -363,9 +373,19 @@ mod tests {
         let settings = it.settings(&planned);
         let server = &settings["mcpServers"]["pvp"];
         assert_eq!(server["args"], json!(["mcp", "--relay", it.hook.files]));
+        assert_eq!(settings["advanced"]["ignoreLocalEnv"], true);
         let question = &settings["hooks"]["BeforeTool"][0];
         assert_eq!(question["matcher"], "*");
         assert_eq!(question["hooks"][0]["timeout"], 2_000_000_000);
+    }
+
+    #[test]
+    fn variables_of_a_repository_count_only_if_the_person_trusts_it() {
+        let it = fixture();
+        let project = it.project(ProjectTrust::Trusted);
+        let planned = plan(&[], &it.hook, project, &it.place).unwrap();
+        let settings = it.settings(&planned);
+        assert_eq!(settings["advanced"], json!({}));
     }
 
     #[test]

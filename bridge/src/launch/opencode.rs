@@ -3,15 +3,23 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{HookProgram, LaunchError, LaunchPlan};
+use super::project_settings;
+use super::{HookProgram, LaunchError, LaunchPlan, ProjectPlace, ProjectTrust};
 
 const PLUGIN: &str = include_str!("opencode_plugin.js");
 
 /// The variable with configuration that stands above the files of the user and the project.
 const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
+
+/// The variable that leaves the configuration of the project out, and what it says to the model too.
+const WITHOUT_PROJECT: &str = "OPENCODE_DISABLE_PROJECT_CONFIG";
+
+/// Files with what a project says to the model: those of the first name that is there.
+const INSTRUCTIONS: [&str; 3] = ["AGENTS.md", "CLAUDE.md", "CONTEXT.md"];
 
 /// Words that leave plugins out, or use those of another process.
 const WORDS_WITHOUT_PLUGIN: [&str; 3] = ["--pure", "--attach", "attach"];
@@ -19,6 +27,7 @@ const WORDS_WITHOUT_PLUGIN: [&str; 3] = ["--pure", "--attach", "attach"];
 pub(super) fn plan(
     arguments: &[OsString],
     hook: &HookProgram,
+    place: ProjectPlace<'_>,
     given_config: Option<&str>,
 ) -> Result<LaunchPlan, LaunchError> {
     for (index, word) in arguments.iter().enumerate() {
@@ -49,6 +58,9 @@ pub(super) fn plan(
         config.insert("permission".to_owned(), json!({}));
     }
     config["permission"]["*"] = "deny".into();
+    if place.trust == ProjectTrust::Untrusted {
+        add_instructions(&mut config, place.workspace);
+    }
     let mut environment = vec![
         (
             CONFIG.to_owned(),
@@ -56,6 +68,10 @@ pub(super) fn plan(
         ),
         ("OPENCODE_PURE".to_owned(), None),
     ];
+    if place.trust == ProjectTrust::Untrusted {
+        // Plugins, servers and formatters of a repository run unasked, and see calls after ours.
+        environment.push((WITHOUT_PROJECT.to_owned(), Some("1".into())));
+    }
     if let Ok(here) = std::env::current_dir() {
         // It works there, and not in its working directory.
         environment.push(("PWD".to_owned(), Some(here.into_os_string())));
@@ -65,6 +81,28 @@ pub(super) fn plan(
         environment,
         offers_tools: false,
     })
+}
+
+/// What the project says to the model is only text, so it stays.
+fn add_instructions(config: &mut Map<String, Value>, workspace: &Path) {
+    let directories = project_settings::directories_of(workspace);
+    let files = INSTRUCTIONS.iter().map(|name| {
+        let files = directories.iter().map(|directory| directory.join(name));
+        let files = files.filter(|file| file.is_file());
+        // It would read such characters as something else than a path.
+        let paths = files.filter_map(|file| file.to_str().map(str::to_owned));
+        let plain = paths.filter(|path| !path.contains(['{', '}', '*', '?', '[', ']', '\\']));
+        plain.map(Value::from).collect::<Vec<_>>()
+    });
+    let Some(found) = files.into_iter().find(|files| !files.is_empty()) else {
+        return;
+    };
+    match config.get_mut("instructions").and_then(Value::as_array_mut) {
+        Some(given) => given.extend(found),
+        None => {
+            config.insert("instructions".to_owned(), found.into());
+        }
+    }
 }
 
 /// The plugin that asks by these words. With a backstop it takes away the denial that stands in the
@@ -100,9 +138,13 @@ mod tests {
             program: "/opt/pvp".into(),
             files: files.path().to_owned(),
         };
+        let place = ProjectPlace {
+            workspace: files.path(),
+            trust: ProjectTrust::Untrusted,
+        };
         let given = r#"{"plugin":["mine"],"permission":{"bash":"allow"},"model":"m"}"#;
         let words = ["run".into(), "do it".into()];
-        let planned = plan(&words, &hook, Some(given)).unwrap();
+        let planned = plan(&words, &hook, place, Some(given)).unwrap();
         assert_eq!(planned.arguments, words);
         let (name, config) = &planned.environment[0];
         assert_eq!(name, CONFIG);
@@ -125,11 +167,40 @@ mod tests {
         );
         for word in ["--pure", "attach", "--attach=http://h"] {
             assert!(matches!(
-                plan(&[word.into()], &hook, None),
+                plan(&[word.into()], &hook, place, None),
                 Err(LaunchError::SwitchesOff { .. })
             ));
         }
-        assert!(plan(&["run".into(), "attach".into()], &hook, None).is_ok());
-        assert!(plan(&[], &hook, Some("[]")).is_err());
+        assert!(plan(&["run".into(), "attach".into()], &hook, place, None).is_ok());
+        assert!(plan(&[], &hook, place, Some("[]")).is_err());
+    }
+
+    #[test]
+    fn settings_of_the_project_count_only_if_the_person_trusts_it() {
+        let root = tempfile::tempdir().unwrap();
+        let hook = HookProgram {
+            program: "/opt/pvp".into(),
+            files: root.path().to_owned(),
+        };
+        let workspace = root.path().join("work");
+        std::fs::create_dir(&workspace).unwrap();
+        let text = workspace.join("AGENTS.md");
+        std::fs::write(&text, "be kind").unwrap();
+        std::fs::write(workspace.join("CLAUDE.md"), "be kind").unwrap();
+        let plan_with = |trust| {
+            let workspace = &workspace;
+            let place = ProjectPlace { workspace, trust };
+            let given = r#"{"instructions":["mine.md"]}"#;
+            let planned = plan(&[], &hook, place, Some(given)).unwrap();
+            let config = planned.environment[0].1.clone().unwrap();
+            let config: Value = serde_json::from_str(config.to_str().unwrap()).unwrap();
+            let left_out = (WITHOUT_PROJECT.to_owned(), Some("1".into()));
+            let left_out = planned.environment.contains(&left_out);
+            (left_out, config["instructions"].clone())
+        };
+        let expected = json!(["mine.md", text]);
+        assert_eq!(plan_with(ProjectTrust::Untrusted), (true, expected));
+        let expected = json!(["mine.md"]);
+        assert_eq!(plan_with(ProjectTrust::Trusted), (false, expected));
     }
 }

@@ -69,17 +69,22 @@ export const Pvp = async ({ client, directory }) => {
     },
     "tool.execute.before": async ({ tool, sessionID, callID }, output) => {
       const call = { sessionID, callID, tool, directory, subagent: subagents.get(sessionID) }
-      const answer = await ask({ ...call, event: "before", args: output.args })
+      // Read once and written back as plain values: what another plugin left there may say
+      // something else each time it is read.
+      const args = JSON.parse(JSON.stringify(output.args ?? {}))
+      const answer = await ask({ ...call, event: "before", args })
       if (answer.answer !== "allow") {
         if (answer.stop) await abort(sessionID)
         throw new Error(answer.reason ?? "Not allowed.")
       }
-      if (answer.args) {
-        // A new object would be ignored.
-        for (const name of Object.keys(output.args)) delete output.args[name]
-        Object.assign(output.args, answer.args)
+      const judged = answer.args ?? args
+      // A new object would be ignored.
+      for (const name of Reflect.ownKeys(output.args)) delete output.args[name]
+      for (const [name, value] of Object.entries(judged)) {
+        const plain = { value, writable: true, enumerable: true, configurable: true }
+        Object.defineProperty(output.args, name, plain)
       }
-      running.set(callID, { ...call, args: { ...output.args } })
+      running.set(callID, { ...call, args: { ...judged } })
     },
     "tool.execute.after": async (input, output) => {
       const { metadata } = output

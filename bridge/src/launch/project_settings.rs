@@ -25,32 +25,6 @@ impl std::fmt::Display for SettingsProblem {
     }
 }
 
-/// What of a workspace a client runs or uses without asking anybody, for a warning.
-pub(super) fn warn_of(workspace: &Path, files: &[(&str, &[&str])]) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (file, names) in files {
-        let path = workspace.join(file);
-        let found = match path.is_dir() {
-            true => vec!["hooks"],
-            false => match read(&path) {
-                Ok(Some(settings)) => names
-                    .iter()
-                    .copied()
-                    .filter(|name| settings.contains_key(*name))
-                    .collect(),
-                Ok(None) | Err(_) => Vec::new(),
-            },
-        };
-        if !found.is_empty() {
-            let found = found.join(", ");
-            warnings.push(format!(
-                "{file} of this directory has {found}: the client runs or uses them without asking anybody"
-            ));
-        }
-    }
-    warnings
-}
-
 /// The first file of a workspace, or of the repository around it, in which a check finds something.
 /// A file that cannot be read counts as found: the client may read it differently.
 pub(super) fn find(
@@ -72,12 +46,13 @@ pub(super) fn find(
     })
 }
 
-/// The workspace and the directories above it, up to the top of its repository.
-fn directories_of(workspace: &Path) -> Vec<PathBuf> {
+/// The workspace and the directories above it, up to the top of the outermost repository: what looks
+/// like one inside it may be none for the client.
+pub(super) fn directories_of(workspace: &Path) -> Vec<PathBuf> {
     let above: Vec<_> = workspace.ancestors().map(Path::to_owned).collect();
     let top = above
         .iter()
-        .position(|directory| directory.join(".git").exists());
+        .rposition(|directory| directory.join(".git").exists());
     let count = top.map_or(1, |top| top + 1);
     above.into_iter().take(count).collect()
 }
