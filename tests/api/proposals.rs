@@ -113,10 +113,12 @@ async fn the_arguments_are_those_that_people_edited() {
     let amend = json!({ "arguments": { "full_command": "rm -r build" }, "digest": digest });
     let path = format!("/api/sessions/{SESSION}/gates/c1/amend");
     fixture.ann.api.post(&path, amend).await.expect_ok();
+    let digest = fixture.gate("c1").await["open"]["assessment"]["digest"].clone();
+    let vote = json!({ "vote": "approve", "digest": digest });
     fixture
         .bob
         .api
-        .vote(SESSION, "c1", approve_vote())
+        .vote(SESSION, "c1", vote)
         .await
         .expect_ok();
     let allowed = ask(&fixture.bot, call("c1", "rm -r all")).await.expect_ok();
