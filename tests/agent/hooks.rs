@@ -579,3 +579,31 @@ async fn the_client_gets_no_link_and_nothing_that_switches_its_hooks_off() {
         &["claude, codex", "pvp mcp"],
     );
 }
+
+#[tokio::test]
+async fn what_a_client_runs_decides_nothing_in_the_name_of_its_person() {
+    let (server, _ann) = start_session(json!({})).await;
+    let user = server.invite("claude", &["driver"], &["--kind", "agent"]);
+    let link = server.link(&user, Some("owl"));
+    let dee = server.invite("dee", &["driver", "approver"], &[]);
+    let cli = CliEnv::logged_in(&server.link(&dee, Some("owl"))).await;
+    let program = install(&cli, "claude");
+    let pvp = env!("CARGO_BIN_EXE_pvp");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 2.1.325; exit; }}\n\
+         for words in 'approve 123456' 'rules' 'exec ls' 'whoami'; do\n\
+         setsid -w sh -c \"'{pvp}' $words\" >> \"$0.out\" 2>&1; done\n"
+    );
+    std::fs::write(&program, script).unwrap();
+    let arguments = ["run", "--", program.to_str().unwrap()];
+    let run = cli
+        .run_with_env(&arguments, &[("PVP_AGENT_LINK", &link)])
+        .await;
+    let said = std::fs::read_to_string(program.with_extension("out")).unwrap();
+    assert_eq!(
+        said.matches("run it in another terminal").count(),
+        3,
+        "{said} {run:?}"
+    );
+    assert_contains(&said, &["dee"]);
+}

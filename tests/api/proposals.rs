@@ -115,12 +115,7 @@ async fn the_arguments_are_those_that_people_edited() {
     fixture.ann.api.post(&path, amend).await.expect_ok();
     let digest = fixture.gate("c1").await["open"]["assessment"]["digest"].clone();
     let vote = json!({ "vote": "approve", "digest": digest });
-    fixture
-        .bob
-        .api
-        .vote(SESSION, "c1", vote)
-        .await
-        .expect_ok();
+    fixture.bob.api.vote(SESSION, "c1", vote).await.expect_ok();
     let allowed = ask(&fixture.bot, call("c1", "rm -r all")).await.expect_ok();
     assert_eq!(allowed["decision"], "allowed");
     assert_eq!(allowed["arguments"]["full_command"], "rm -r build");
