@@ -333,3 +333,36 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
         .read_to_end(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_runs_while_it_holds_its_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pvp.lock");
+        assert!(!is_locked(&path));
+        let file = File::create(&path).unwrap();
+        assert!(!is_locked(&path));
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(is_locked(&path));
+        drop(file);
+        assert!(!is_locked(&path));
+    }
+
+    #[test]
+    fn a_prompt_whose_id_has_a_dot_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = ClientFiles::at(directory.path());
+        create_private_directory(&directory.path().join(PROMPTS)).unwrap();
+        let prompt = WaitingPrompt {
+            by: "ann".to_owned(),
+            text: "go on".to_owned(),
+        };
+        let id = MessageId::parse("a.b").unwrap();
+        assert!(files.queue_prompt(&id, &prompt).unwrap());
+        assert_eq!(files.take_prompts(), [prompt]);
+        assert_eq!(files.take_prompts(), []);
+    }
+}

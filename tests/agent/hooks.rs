@@ -414,6 +414,9 @@ async fn an_interrupt_stops_the_agent_and_what_waits() {
     assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], "deny");
     let acknowledged = ann.wait_for("interrupt.acknowledge").await;
     assert_eq!(acknowledged["payload"]["action_taken"], "stopped");
+    // What the client prompts itself with changes nothing about that.
+    let own = json!({ "prompt": "<task-notification>done</task-notification>" });
+    answer_of(client.start_hook("UserPromptSubmit", own).await).await;
     // The next call is told to stop too, until a person says something new.
     let answer = answer_of(client.ask_bash("toolu_2", "touch y").await).await;
     assert_eq!(answer["continue"], false);
@@ -606,4 +609,81 @@ async fn what_a_client_runs_decides_nothing_in_the_name_of_its_person() {
         "{said} {run:?}"
     );
     assert_contains(&said, &["dee"]);
+}
+
+#[tokio::test]
+async fn a_read_that_only_a_sandbox_makes_safe_is_asked_about() {
+    let (_server, mut ann, client) = start_in(json!({ "client_reads": "workspace" })).await;
+    let workdir = client.cli.workdir();
+    std::os::unix::fs::symlink("/var/log", workdir.join("away")).unwrap();
+    for (id, line) in [
+        ("toolu_1", "git status"),
+        ("toolu_2", "cat *"),
+        ("toolu_3", "ls away"),
+    ] {
+        let _hook = client.ask_bash(id, line).await;
+        assert_eq!(next_gate(&mut ann).await.1, line);
+    }
+    let input = json!({ "file_path": workdir.join("away/syslog") });
+    let _hook = client.ask("toolu_4", "Read", input).await;
+    next_gate(&mut ann).await;
+}
+
+#[tokio::test]
+async fn a_guarded_file_behind_a_link_is_refused_and_nobody_is_asked() {
+    let (_server, mut ann, client) = start().await;
+    let workdir = client.cli.workdir();
+    let settings = client.cli.home().join(".claude");
+    std::fs::create_dir_all(&settings).unwrap();
+    std::os::unix::fs::symlink(&settings, workdir.join("notes")).unwrap();
+    std::os::unix::fs::symlink(client.cli.state(), workdir.join("state")).unwrap();
+    let write = json!({ "file_path": workdir.join("notes/settings.json"), "content": "{}" });
+    let (decision, reason) = decision_of(client.ask("toolu_1", "Write", write).await).await;
+    assert_eq!(decision, "deny");
+    assert_contains(
+        reason.as_str().unwrap(),
+        &["through a link", ".claude/settings.json"],
+    );
+    for (id, line) in [
+        ("toolu_2", "echo x > notes/settings.json"),
+        ("toolu_3", "cat state/links/*/link"),
+    ] {
+        let (decision, _) = decision_of(client.ask_bash(id, line).await).await;
+        assert_eq!(decision, "deny", "{line}");
+    }
+    ann.sync().await;
+    assert!(found(&ann, "gate.request").is_empty());
+}
+
+#[tokio::test]
+async fn an_interrupt_reaches_what_runs_on_in_the_background() {
+    let (_server, mut ann, client) = start().await;
+    let input = json!({ "command": "sleep 600", "run_in_background": true });
+    let hook = client.ask("toolu_1", "Bash", input.clone()).await;
+    let (gate, _) = next_gate(&mut ann).await;
+    approve(&mut ann, &gate).await;
+    assert_eq!(decision_of(hook).await.0, "allow");
+    let fields = json!({
+        "tool_name": "Bash", "tool_input": input, "tool_use_id": "toolu_1",
+        "tool_response": { "stdout": "", "stderr": "", "backgroundTaskId": "b1" },
+    });
+    answer_of(client.start_hook("PostToolUse", fields).await).await;
+    let proposal = proposal_of(&ann, &gate);
+    assert_eq!(result_of(&mut ann, &proposal).await["outcome"], "unknown");
+    let calls = || {
+        let files = walk(&client.cli.state().join("bridges"));
+        files
+            .into_iter()
+            .filter(|path| path.contains("/calls/"))
+            .count()
+    };
+    assert_eq!(calls(), 1, "it is still known");
+    let interrupt = json!({
+        "raised_by": ann.participant, "urgency": "stop", "message": "enough",
+        "target": client.participant,
+    });
+    ann.send_and_ack("interrupt.raise", interrupt).await;
+    let acknowledged = ann.wait_for("interrupt.acknowledge").await;
+    assert_eq!(acknowledged["payload"]["action_taken"], "stopped");
+    assert_eq!(calls(), 0);
 }

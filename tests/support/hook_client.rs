@@ -60,7 +60,10 @@ impl HookStandIn {
         super::session::wait_until("the client runs", || arguments.exists()).await;
         let text = std::fs::read_to_string(&arguments).unwrap();
         let words: Vec<_> = text.split('\0').collect();
-        assert_eq!((words[0], words[2]), ("--settings", "-p"));
+        assert_eq!(words[0], "--settings");
+        assert!(words.contains(&"-p"), "{words:?}");
+        // Nothing of a repository's own settings is used.
+        assert_eq!(words[2..4], ["--setting-sources", "user"]);
         Self {
             settings: serde_json::from_str(words[1]).unwrap(),
             cli,
