@@ -1,6 +1,7 @@
 //! Assesses calls of tools other than the shell: by the rules that name them, by their paths and by
 //! their addresses.
 
+mod command_lines;
 mod guards;
 mod judged_path;
 mod kind;
@@ -49,6 +50,7 @@ pub(crate) fn assess(
     };
     let call = JudgedCall::new(action, name, arguments, workspace);
     let verdict = call.verdict(table, assessor);
+    let verdict = call.raised_by_command_lines(table, assessor, verdict);
     assessor.span_verdicts.push(SpanVerdict {
         span: 0..0,
         verdict,

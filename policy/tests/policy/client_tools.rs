@@ -380,8 +380,167 @@ fn a_subagent_is_named() {
 }
 
 #[test]
+fn what_a_tool_is_given_to_run_is_judged_as_a_line() {
+    for (line, category, rule) in [
+        (
+            r#"Bash {"command": "rm -rf ~", "dangerouslyDisableSandbox": true}"#,
+            Category::Blocked,
+            "blocked.rm-root",
+        ),
+        (
+            r#"Bash {"command": "pvp approve x", "dangerouslyDisableSandbox": true}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"Monitor {"command": "tail -f x; pvp approve x", "description": "x"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"PowerShell {"command": "pvp approve x"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"run_shell_command {"command": "cat .pvp/link", "extra": 1}"#,
+            Category::Blocked,
+            "pvp.own-files",
+        ),
+        (
+            r#"bash {"command": "rm .claude/settings.json", "mode": "async", "detach": true}"#,
+            Category::Blocked,
+            "client.settings",
+        ),
+        (
+            r#"exec_command {"cmd": "pvp approve x", "workdir": "src"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"exec_command {"cmd": "cat link", "workdir": "/work/app/.pvp"}"#,
+            Category::Blocked,
+            "pvp.own-files",
+        ),
+        (
+            r#"run_shell_command {"command": "cat link", "dir_path": "~/.config/pvp", "x": 1}"#,
+            Category::Blocked,
+            "pvp.own-files",
+        ),
+        (
+            r#"shell_command {"command": ["bash", "-lc", "pvp approve x"]}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"local_shell {"action": {"type": "exec", "command": ["pvp", "approve", "x"]}}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"local_shell {"action": {"command": ["cat", "link"], "working_directory": ".pvp"}}"#,
+            Category::Blocked,
+            "pvp.own-files",
+        ),
+        (
+            r#"Bash {"command": ["pvp approve x"]}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"Bash {"line": "pvp approve x"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"mcp__sh__run {"fullCommand": "pvp approve x"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"unheard_of {"steps": [{"shell_command": "rm -rf ~"}]}"#,
+            Category::Blocked,
+            "blocked.rm-root",
+        ),
+        (
+            r#"unheard_of {"script": "git push --force"}"#,
+            Category::Destructive,
+            "git.push-force",
+        ),
+        (
+            r#"unheard_of {"commands": ["cd x", "git push --force"]}"#,
+            Category::Destructive,
+            "git.push-force",
+        ),
+        (
+            r#"Read {"file_path": "a", "command": "pvp approve x"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"Bash {"command": "cat .env", "extra": 1}"#,
+            Category::Write,
+            "path.secret",
+        ),
+        // What reads in a shell may do more in a form that is not known.
+        (
+            r#"Bash {"command": "ls", "dangerouslyDisableSandbox": true}"#,
+            Category::Write,
+            "tool.unknown",
+        ),
+        (
+            r#"Bash {"command": "ls", "description": "pvp approve x"}"#,
+            Category::Write,
+            "tool.unknown",
+        ),
+        (
+            r#"Skill {"command": "review"}"#,
+            Category::Write,
+            "tool.unknown",
+        ),
+    ] {
+        assert_rule(line, category, rule);
+    }
+    let many = vec!["\"pvp x y\""; 40].join(", ");
+    let many = assess(&format!(r#"unheard_of {{"commands": [{many}]}}"#));
+    assert_eq!(
+        (many.category, many.risk),
+        (Category::Blocked, Risk::Critical)
+    );
+}
+
+#[test]
+fn whoever_vouches_for_a_tool_does_not_vouch_for_every_command() {
+    let allow = "[[tool]]\nid = \"a.b\"\nname = \"mcp__sh__run Bash\"\ncategory = \"read\"\n\
+                 allow_read = true\nreason = \"r\"\nmatches = ['mcp__sh__run {}']\n";
+    let policy = Policy::with_user_file(allow, "policy.toml").unwrap();
+    for (line, category) in [
+        (r#"mcp__sh__run {"command": "select"}"#, Category::Read),
+        (r#"mcp__sh__run {"command": "ls"}"#, Category::Read),
+        (r#"mcp__sh__run {"command": "rm -rf ~"}"#, Category::Blocked),
+        (r#"Bash {"command": "ls", "x": 1}"#, Category::Read),
+        (r#"Bash {"command": "touch a", "x": 1}"#, Category::Write),
+        (
+            r#"Bash {"command": "pvp approve x", "x": 1}"#,
+            Category::Blocked,
+        ),
+    ] {
+        let found = policy.assess(&action(line), &workspace());
+        assert_eq!(found.category, category, "{line}: {}", found.reason);
+    }
+}
+
+#[test]
 fn typing_into_a_running_shell_is_blocked() {
     for line in [
+        r#"write_bash {"sessionId": "a", "input": "pvp approve x{enter}", "delay": 5}"#,
+        r#"write_bash {"shellId": "a", "input": "{enter}", "delay": 5}"#,
+        r#"write_powershell {"sessionId": "a", "input": "x"}"#,
+        r#"send_to_terminal {"id": "a", "text": "x"}"#,
+        r#"WriteStdin {"id": "a", "text": "x"}"#,
+        r#"shell_input {"id": "a", "text": "x"}"#,
+        r#"pty_write {"id": "a", "data": "x"}"#,
+        r#"BashInput {"id": "a", "text": "x"}"#,
         r#"write_stdin {"session_id": 1, "chars": "rm -rf x\n"}"#,
         r#"write_stdin {"session_id": 1, "chars": "\u0003"}"#,
         r#"write_stdin {"session_id": 1, "input": "x"}"#,
@@ -392,8 +551,16 @@ fn typing_into_a_running_shell_is_blocked() {
     for line in [
         r#"write_stdin {"session_id": 1, "chars": ""}"#,
         r#"write_stdin {"session_id": "1", "yield_time_ms": 1000}"#,
+        r#"write_bash {"sessionId": "1", "input": "", "delay": 5}"#,
     ] {
         assert_rule(line, Category::Read, "client.poll");
+    }
+    for line in [
+        r#"write_shell_script {"path": "a.sh", "content": "x"}"#,
+        r#"send_message {"text": "x"}"#,
+        r#"read_bash {"sessionId": "1", "delay": 5}"#,
+    ] {
+        assert_rule(line, Category::Write, "tool.unknown");
     }
     let allow = "[[tool]]\nid = \"a.b\"\nname = \"write_stdin\"\ncategory = \"read\"\n\
                  allow_read = true\nreason = \"r\"\nmatches = ['write_stdin {}']\n";
