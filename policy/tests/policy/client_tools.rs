@@ -81,7 +81,7 @@ fn a_clients_reads_of_secrets_or_elsewhere_are_sensitive() {
         (r#"Grep {"pattern": "x", "path": "/"}"#, "path.outside"),
         (
             r#"Grep {"pattern": "x", "path": "/home/ann"}"#,
-            "path.outside",
+            "path.secret",
         ),
         (
             r#"Grep {"pattern": "x", "glob": "/etc/**"}"#,
@@ -110,6 +110,89 @@ fn a_clients_reads_of_secrets_or_elsewhere_are_sensitive() {
     ] {
         assert_rule(line, Category::Write, "tool.arguments");
     }
+}
+
+#[test]
+fn directories_that_hold_files_of_pvp_are_not_searched() {
+    let in_directory = |directory: &str, line: &str| {
+        let workspace = Workspace {
+            directory: Some(directory.to_owned()),
+            ..Workspace::default()
+        };
+        Policy::built_in().assess(&action(line), &workspace)
+    };
+    for line in [
+        r#"Grep {"pattern": "token=", "path": "~/.local"}"#,
+        r#"Grep {"pattern": "token=", "path": ".local/state"}"#,
+        r#"grep_search {"query": "token=", "include_pattern": ".local/state/*/links/**"}"#,
+        r#"search_file_content {"pattern": "x", "dir_path": "/home/ann/.config"}"#,
+        r#"Glob {"pattern": ".local/state/*/links/*"}"#,
+        r#"Read {"file_path": "~/.local/state/*/links/a/link"}"#,
+    ] {
+        for directory in ["/home/ann", "/work/app"] {
+            let found = in_directory(directory, line);
+            assert_eq!(
+                (found.category, found.rule.as_str()),
+                (Category::Blocked, "pvp.own-files"),
+                "{line} in {directory}: {}",
+                found.reason
+            );
+        }
+    }
+    for line in [
+        r#"Grep {"pattern": "token="}"#,
+        r#"Grep {"pattern": "token=", "path": "."}"#,
+        r#"Grep {"pattern": "token=", "path": "/home/ann"}"#,
+        r#"Grep {"pattern": "token=", "path": "~"}"#,
+        r#"Glob {"pattern": "**/*"}"#,
+        "LS {}",
+        r#"LS {"path": ".local/state"}"#,
+        r#"LS {"path": "~/.local"}"#,
+        r#"Glob {"pattern": "**/link", "path": ".local"}"#,
+    ] {
+        let found = in_directory("/home/ann", line);
+        assert_eq!(
+            (found.category, found.rule.as_str(), found.sensitive_read),
+            (Category::Write, "path.secret", true),
+            "{line}: {}",
+            found.reason
+        );
+    }
+    for line in [
+        r#"Grep {"pattern": "token=", "path": "code"}"#,
+        r#"Read {"file_path": "notes.md"}"#,
+        r#"Glob {"pattern": "code/**/*.rs", "path": "code"}"#,
+        r#"file_read {"path": "notes.md"}"#,
+    ] {
+        assert_eq!(
+            in_directory("/home/ann", line).category,
+            Category::Read,
+            "{line}"
+        );
+    }
+    // As a shell's search there is asked for.
+    assert_rule(
+        r#"Grep {"pattern": ".", "path": ".git"}"#,
+        Category::Write,
+        "path.secret",
+    );
+    assert_rule(
+        r#"Glob {"pattern": "*", "path": ".git"}"#,
+        Category::Read,
+        "client.file-read",
+    );
+    let allow = "[[tool]]\nid = \"a.b\"\nname = \"mcp__fs__search\"\ncategory = \"read\"\n\
+                 allow_read = true\nreason = \"r\"\nmatches = ['mcp__fs__search {}']\n";
+    let policy = Policy::with_user_file(allow, "policy.toml").unwrap();
+    let held = action(r#"mcp__fs__search {"path": "~/.local"}"#);
+    let held = policy.assess(&held, &workspace());
+    assert_eq!(
+        (held.category, held.sensitive_read),
+        (Category::Write, false)
+    );
+    let other = action(r#"mcp__fs__search {"path": "src"}"#);
+    let other = policy.assess(&other, &workspace());
+    assert_eq!(other.category, Category::Read);
 }
 
 #[test]
