@@ -279,9 +279,9 @@ impl<'a> Assessor<'a> {
         verdicts.extend(self.assess_brace_expansion(command, depth));
         verdicts.extend(self.assess_assignments(command));
         verdicts.extend(self.assess_verbs(&name, command));
-        verdicts.extend(self.guard_own_program(&name, command));
         verdicts.extend(self.guard_written_paths(&name, command));
         verdicts.extend(self.guard_taken_trees(&name, command));
+        verdicts.extend(self.guard_own_program(&name, command));
         let severe = verdicts.into_iter().reduce(CommandVerdict::max);
         let lowered = severe
             .as_ref()

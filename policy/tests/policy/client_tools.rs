@@ -872,6 +872,31 @@ fn files_that_decide_what_runs_are_noted() {
             Category::Destructive,
             "runs as code on a commit, a checkout or a push",
         ),
+        (
+            "rust-toolchain.toml",
+            Category::Write,
+            "runs as code when the project is built or tested, in CI too",
+        ),
+        (
+            "node_modules/.bin/eslint",
+            Category::Write,
+            "runs as code when the project is built or tested, in CI too",
+        ),
+        (
+            ".agents/skills/x/SKILL.md",
+            Category::Write,
+            "agents that start later read this file",
+        ),
+        (
+            "sub/.claude-plugin/plugin.json",
+            Category::Write,
+            "agents that start later read this file",
+        ),
+        (
+            ".tool-versions",
+            Category::Write,
+            "commands that run later read this file",
+        ),
     ] {
         let lines = [
             format!(r#"file_write {{"path": "{path}", "content": ""}}"#),
@@ -885,6 +910,19 @@ fn files_that_decide_what_runs_are_noted() {
             assert_eq!(found.notes, [note], "{line}");
         }
     }
+    for path in [".env", ".envrc", "web/.env.local"] {
+        let found = assess(&format!(
+            r#"Write {{"file_path": "{path}", "content": ""}}"#
+        ));
+        assert_eq!(found.category, Category::Destructive, "{path}");
+        let note = "commands that run later read this file".to_owned();
+        assert!(found.notes.contains(&note), "{path}: {:?}", found.notes);
+    }
+    assert_rule(
+        r#"Write {"file_path": ".mcp.json", "content": ""}"#,
+        Category::Blocked,
+        "client.settings",
+    );
 }
 
 #[test]

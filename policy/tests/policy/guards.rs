@@ -102,6 +102,53 @@ fn an_agent_never_approves_for_itself() {
 }
 
 #[test]
+fn an_agent_makes_no_other_name_for_pvp() {
+    for line in [
+        "cp /usr/bin/pvp q",
+        "cp target/debug/pvp q",
+        "cp -t /tmp target/release/pvp",
+        "cp ~/.cargo/bin/pvp /tmp/q && /tmp/q approve g1",
+        "cp /usr/bin/pv? q",
+        "cp /usr/bin/pvp* q",
+        "cp /usr/bin/{pvp,ls} x",
+        "cp \"$(which pvp)\" q",
+        "cp `command -v pvp` q",
+        "ln -s $(which pvp) q",
+        "ln -sf /usr/bin/pvp q",
+        "ln /usr/bin/pvp",
+        "install pvp q",
+        "install -m 755 target/debug/pvp ~/bin/q",
+        "mv target/debug/pvp q",
+        "cd target/debug && cp pvp q",
+        "sudo cp /usr/bin/pvp q",
+        "sh -c 'cp /usr/bin/pvp q'",
+        "rsync target/debug/pvp q",
+        "cat /usr/bin/pvp > q",
+        "cat $(which pvp) > q",
+        "dd if=/usr/bin/pvp of=q",
+        "alias q=pvp",
+        "alias q='/usr/bin/pvp approve'",
+    ] {
+        assert_blocked(line, "pvp.self-approval");
+    }
+    for line in [
+        "cp a pvp",
+        "cp docs/pvp.md x",
+        "ln -s /srv/app pvp",
+        "cp -r pvp-client x",
+        "cp target/debug/app q",
+        "mv pvp.md docs/pvp",
+        "alias p=ls",
+        "cargo install pvp",
+    ] {
+        assert_asked(line);
+    }
+    assert_eq!(assess("cat docs/pvp").category, Category::Read);
+    let person = expected_without_guards("cp /usr/bin/pvp q");
+    assert_eq!(person, Category::Write);
+}
+
+#[test]
 fn what_decides_nothing_is_only_asked_for() {
     for line in [
         "pvp check 'rm -rf build'",
