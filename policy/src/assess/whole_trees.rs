@@ -71,7 +71,11 @@ impl Assessor<'_> {
         }
         match reach(path, self.workspace) {
             Some(Reach::Pattern | Reach::NearOwnFiles) => Err(holds_own_files(path)),
-            Some(Reach::Home) => Err(self.reads_home(path)),
+            Some(Reach::Home) => {
+                let outside = self.check_path(path).err();
+                let home = self.reads_home(path);
+                Err(outside.into_iter().fold(home, CommandVerdict::max))
+            }
             Some(Reach::System) | None if self.is_secret_in_home(path) => {
                 Err(self.reads_home(path))
             }
