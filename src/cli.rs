@@ -46,6 +46,7 @@ mod sessions;
 mod share;
 mod shell_words;
 mod status;
+mod supervised_ancestor;
 mod supervision;
 mod tail;
 mod tokens;
@@ -161,6 +162,7 @@ pub(crate) fn run(command: Option<CliCommand>) -> anyhow::Result<ExitCode> {
     let Some(command) = command else {
         return status::run();
     };
+    supervised_ancestor::check(&command)?;
     match command {
         CliCommand::Up(arguments) => up::run(arguments),
         CliCommand::Demo(arguments) => demo::run(arguments),

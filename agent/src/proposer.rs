@@ -242,6 +242,8 @@ pub struct ClientCall {
     pub arguments: JsonObject,
     /// What the agent says it does.
     pub purpose: String,
+    /// Whether it needs a vote even if the policy would let it run.
+    pub requires_approval: bool,
     /// The contents of the files that the arguments bind.
     pub file_contents: Vec<FileContent>,
     /// How sure it is that what is approved is what runs.
@@ -442,7 +444,7 @@ impl Proposer {
             agent: self.participant().clone(),
             risk_level: Risk::Safe,
             description: call.purpose,
-            requires_approval: false,
+            requires_approval: call.requires_approval,
             suggested_approvers: None,
             category: call.category,
             file_contents: call.file_contents,

@@ -7,7 +7,7 @@ use pvp_protocol::payload::FileContent;
 use pvp_protocol::{Action, JsonObject};
 
 use crate::supervisor::CallRequest;
-use crate::translation::{Place, TranslatedCall, translate};
+use crate::translation::{CallPlace, TranslatedCall, translate};
 
 /// Who makes a call, as the client says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,14 +23,14 @@ pub struct CallNames {
 /// A call of a client, and the file that it changes as it was when the call was made.
 pub struct BoundCall {
     input: JsonObject,
-    place: Place,
+    place: CallPlace,
     call: TranslatedCall,
     file_calls: ClientFileCalls,
     bound: Option<BoundClientCall>,
 }
 
 impl BoundCall {
-    pub fn new(tool: &str, input: &JsonObject, place: Place) -> Self {
+    pub fn new(tool: &str, input: &JsonObject, place: CallPlace) -> Self {
         let call = translate(tool, input, &place);
         let file_calls = ClientFileCalls::new(&place.workspace, private_paths());
         let bound = file_calls.bind(&call.tool_name, &call.arguments);

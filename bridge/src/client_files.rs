@@ -46,6 +46,10 @@ pub struct ClientSettings {
     pub agent_link: String,
     /// The person at the client's terminal, if they have a link here.
     pub person: Option<PersonAtClient>,
+    /// The file that the server holds a lock on while it runs, if it is one of this user's. Without
+    /// the lock, whoever answers at its address is somebody else.
+    #[serde(default)]
+    pub server_lock: Option<PathBuf>,
     /// Seconds after which a call that waits ends the client, to be resumed later; `None` waits on.
     pub defer_after_seconds: Option<u64>,
 }
@@ -72,6 +76,8 @@ pub enum CallStage {
     Waiting,
     /// It was allowed, and the client has not said how it ended.
     Running,
+    /// It goes on in the background of the client, and its end is not known.
+    Background,
     /// It waits without a hook, for the client to come back.
     Deferred,
 }
@@ -190,7 +196,7 @@ impl ClientFiles {
             .call(id)
             .is_some_and(|call| call.stage == CallStage::Deferred);
         // Of several that try, one can rename it.
-        let taken = self.call_path(id).with_extension("taken");
+        let taken = hidden(&self.call_path(id), "taken");
         is_deferred && std::fs::rename(self.call_path(id), &taken).is_ok() && {
             let _ = std::fs::remove_file(taken);
             true
@@ -286,19 +292,33 @@ impl ClientFiles {
         let paths = entries.into_iter().flatten().filter_map(Result::ok);
         paths
             .map(|entry| entry.path())
-            .filter(|path| path.extension().is_none() && !is_hidden(path))
+            .filter(|path| !is_hidden(path))
             .collect()
     }
 
     /// Writes a file so that readers see all of it or what was there before.
     fn write(&self, path: &Path, content: &impl Serialize) -> io::Result<()> {
-        let temporary = path.with_extension(format!("new{}", std::process::id()));
+        let temporary = hidden(path, &format!("new{}", std::process::id()));
         let mut options = OpenOptions::new();
         options.create(true).truncate(true).write(true).mode(0o600);
         let mut file = options.open(&temporary)?;
         file.write_all(&serde_json::to_vec(content)?)?;
         std::fs::rename(&temporary, path)
     }
+}
+
+/// Whether a process holds the lock of a server's data, so that the server runs.
+pub fn is_locked(lock_file: &Path) -> bool {
+    let Ok(file) = File::open(lock_file) else {
+        return false;
+    };
+    flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+/// Another name in the same directory, which is none of the files there.
+fn hidden(path: &Path, ending: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{ending}"))
 }
 
 fn is_hidden(path: &Path) -> bool {
@@ -312,4 +332,37 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
         .take(MAX_FILE_BYTES)
         .read_to_end(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_runs_while_it_holds_its_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pvp.lock");
+        assert!(!is_locked(&path));
+        let file = File::create(&path).unwrap();
+        assert!(!is_locked(&path));
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(is_locked(&path));
+        drop(file);
+        assert!(!is_locked(&path));
+    }
+
+    #[test]
+    fn a_prompt_whose_id_has_a_dot_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = ClientFiles::at(directory.path());
+        create_private_directory(&directory.path().join(PROMPTS)).unwrap();
+        let prompt = WaitingPrompt {
+            by: "ann".to_owned(),
+            text: "go on".to_owned(),
+        };
+        let id = MessageId::parse("a.b").unwrap();
+        assert!(files.queue_prompt(&id, &prompt).unwrap());
+        assert_eq!(files.take_prompts(), [prompt]);
+        assert_eq!(files.take_prompts(), []);
+    }
 }

@@ -1,6 +1,6 @@
 //! Codex under supervision, in the protocol of its app-server.
 //!
-//! A [`Bridge`] stands between `codex app-server` and whoever speaks to it: Codex's own screen
+//! A [`CodexBridge`] stands between `codex app-server` and whoever speaks to it: Codex's own screen
 //! ([`screen`]), or people without it ([`headless`]). It makes Codex ask about every call
 //! ([`methods`], [`rules`]), has what is asked decided by the session ([`calls`]), and answers.
 
@@ -17,7 +17,7 @@ mod threads;
 pub mod wire;
 
 pub use app_server::{AppServer, AppServerCommand};
-pub use bridge::{Bridge, BridgeEnd};
+pub use bridge::{BridgeEnd, CodexBridge};
 
 /// The client's name in the record.
 pub const CLIENT: &str = "codex";

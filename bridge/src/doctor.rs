@@ -326,7 +326,7 @@ fn write_hook(
 /// The call that the model asks for.
 #[derive(Debug, Clone)]
 struct CanaryCall {
-    dialect: model::Dialect,
+    dialect: model::CanaryDialect,
     tool: &'static str,
     arguments: JsonObject,
 }

@@ -51,7 +51,7 @@ pub enum InstallError {
 
 /// What was done with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileChange {
+pub enum SettingsChange {
     Written(PathBuf),
     Removed(PathBuf),
     /// It was so already.
@@ -90,7 +90,7 @@ pub fn install(
     scope: InstallScope,
     place: &InstallPlace,
     hook: &InstalledHook,
-) -> Result<Vec<FileChange>, InstallError> {
+) -> Result<Vec<SettingsChange>, InstallError> {
     let files = settings_files(client, scope, place)?;
     match client {
         HookClient::Claude | HookClient::Gemini => {
@@ -118,7 +118,7 @@ pub fn install(
             // The denial comes first: without the plugin nothing runs, and not the other way round.
             let ours = has_backstop(plugin)?;
             let denied = config.change(&place.records, add_denial)?;
-            let backstop = ours || matches!(denied, FileChange::Written(_));
+            let backstop = ours || matches!(denied, SettingsChange::Written(_));
             let written = plugin.replace(&opencode::plugin_text(&words, backstop))?;
             Ok(vec![written, denied])
         }
@@ -131,7 +131,7 @@ pub fn uninstall(
     client: HookClient,
     scope: InstallScope,
     place: &InstallPlace,
-) -> Result<Vec<FileChange>, InstallError> {
+) -> Result<Vec<SettingsChange>, InstallError> {
     let files = settings_files(client, scope, place)?;
     match client {
         HookClient::Claude | HookClient::Gemini => {
@@ -150,7 +150,7 @@ pub fn uninstall(
             // A denial of somebody else's stays.
             let restored = match ours {
                 true => config.restore(&place.records, remove_denial)?,
-                false => FileChange::Unchanged(config.path().to_owned()),
+                false => SettingsChange::Unchanged(config.path().to_owned()),
             };
             Ok(vec![removed, restored])
         }

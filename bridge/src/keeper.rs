@@ -39,11 +39,17 @@ type SharedInterrupt = Arc<Mutex<Option<MessageId>>>;
 
 /// Keeps a client's place in a session, until it is dropped.
 pub struct Keeper {
+    /// Its connection to the session.
     proposer: Proposer,
+    /// What is kept about the client.
     files: ClientFiles,
+    /// The client's processes.
     processes: SharedProcesses,
+    /// An interrupt that nobody has acknowledged.
     interrupt: SharedInterrupt,
+    /// Renews leases and hears people.
     task: tokio::task::JoinHandle<()>,
+    /// The tools that the client is offered, if it is.
     tools: Option<OfferedTools>,
 }
 
@@ -149,6 +155,7 @@ impl Keeper {
                     }
                     self.files.end_call(&id);
                 }
+                CallStage::Background => self.files.end_call(&id),
                 CallStage::Deferred => deferred = true,
             }
         }
@@ -307,8 +314,7 @@ impl KeeperTask {
             let message = &interrupt.message;
             let reason = format!("{by} interrupted: {message} Nothing more runs; stop here.");
             if let Err(error) = self.files.request_stop(&reason) {
-                tracing::error!(%error, "an interrupt could not be noted");
-                return;
+                tracing::error!(%error, "an interrupt could not be noted for the next call");
             }
             self.stop_processes().await;
         }
@@ -329,29 +335,32 @@ impl KeeperTask {
             let processes = lock(&self.processes);
             processes.as_ref().map_or(0, |it| it.signal_later(signal))
         };
-        let is_running = || {
-            let calls = self.files.open_calls();
-            calls
-                .iter()
-                .any(|(_, call)| call.stage == CallStage::Running)
-        };
+        let is_running = || self.something_runs();
         if is_running() && signal(Signal::TERM) > 0 {
             tokio::time::sleep(STOP_GRACE).await;
             if is_running() {
                 signal(Signal::KILL);
             }
         }
+        for (id, call) in self.files.open_calls() {
+            if call.stage == CallStage::Background {
+                self.files.end_call(&id);
+            }
+        }
+    }
+
+    /// Whether the client runs something, as far as it has said.
+    fn something_runs(&self) -> bool {
+        let calls = self.files.open_calls();
+        let runs = |stage| matches!(stage, CallStage::Running | CallStage::Background);
+        calls.iter().any(|(_, call)| runs(call.stage))
     }
 
     /// Whether nothing runs any more, after a while.
     async fn wait_until_nothing_runs(&self) -> bool {
         let deadline = tokio::time::Instant::now() + STOP_WAIT;
         loop {
-            let calls = self.files.open_calls();
-            if !calls
-                .iter()
-                .any(|(_, call)| call.stage == CallStage::Running)
-            {
+            if !self.something_runs() {
                 return true;
             }
             if tokio::time::Instant::now() >= deadline {

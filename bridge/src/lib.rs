@@ -20,5 +20,6 @@ pub mod json_text;
 pub mod keeper;
 pub mod launch;
 pub mod mcp;
+pub mod reach;
 pub mod supervisor;
 pub mod translation;

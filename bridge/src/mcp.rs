@@ -110,6 +110,7 @@ struct McpServer {
     agent: Arc<Agent>,
     /// The tools that the client is offered.
     tools: ToolList,
+    /// How it behaves.
     options: McpOptions,
     /// Asks about the client's own tools, once it wants that.
     approvals: OnceLock<PermissionPrompts>,

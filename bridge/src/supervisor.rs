@@ -28,7 +28,8 @@ use pvp_protocol::{
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::translation::{Place, TranslatedCall};
+use crate::reach::{self, Reach};
+use crate::translation::{CallPlace, TranslatedCall};
 use leases::LeaseRenewal;
 
 /// How often somebody who waits is told how long they have waited.
@@ -149,8 +150,8 @@ impl Supervisor {
     }
 
     /// Where a call is made that is made in the client's own directory.
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn place(&self) -> CallPlace {
+        CallPlace {
             workspace: self.client.workspace.clone(),
             cwd: self.client.workspace.clone(),
         }
@@ -158,6 +159,11 @@ impl Supervisor {
 
     /// Proposes a call. Whatever goes wrong is a denial: nothing runs because of an error.
     pub async fn propose(&self, request: CallRequest) -> Result<PendingCall, Denial> {
+        let requires_approval = match reach::check(&request.call, &self.client.workspace) {
+            Reach::AsShown => false,
+            Reach::Ask => true,
+            Reach::Refused(why) => return Err(Denial::failed(&why)),
+        };
         let id = proposal_id(&self.client.name, &request.conversation, &request.call_id);
         let call = ClientCall {
             id,
@@ -165,6 +171,7 @@ impl Supervisor {
             category: request.call.category,
             arguments: request.call.arguments.clone(),
             purpose: request.call.purpose.clone(),
+            requires_approval,
             file_contents: request.file_contents,
             degree: self.client.degree,
             origin: ClientOrigin {
@@ -502,6 +509,8 @@ pub struct CallReport {
     pub error: Option<String>,
     /// Set if it is not known how it ended, or if the client did not run it.
     pub outcome: Option<RunOutcome>,
+    /// Whether it goes on in the background of the client.
+    pub in_background: bool,
 }
 
 /// A call that may run, once. Dropping it without a result reports its outcome as unknown.

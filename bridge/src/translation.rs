@@ -43,7 +43,7 @@ pub struct EditError(String);
 
 /// Where a client works.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct CallPlace {
     /// The directory that its session is about, as an absolute path without links.
     pub workspace: PathBuf,
     /// The directory that the call is made in.
@@ -51,7 +51,7 @@ pub struct Place {
 }
 
 /// Translates the call of a tool that a client names so.
-pub fn translate(tool: &str, input: &JsonObject, place: &Place) -> TranslatedCall {
+pub fn translate(tool: &str, input: &JsonObject, place: &CallPlace) -> TranslatedCall {
     let mut shells = forms::shells(tool).filter_map(|form| shell_call(form, input, place));
     let mut files = forms::files(tool).filter_map(|form| file_call(form, input, place));
     let translated = shells.next().or_else(|| files.next());
@@ -70,7 +70,7 @@ impl TranslatedCall {
         &self,
         input: &JsonObject,
         edited: &JsonObject,
-        place: &Place,
+        place: &CallPlace,
     ) -> Result<JsonObject, EditError> {
         match self.way_back {
             WayBack::Same => Ok(edited.clone()),
@@ -98,7 +98,7 @@ impl TranslatedCall {
         form: &FileForm,
         input: &JsonObject,
         edited: &JsonObject,
-        place: &Place,
+        place: &CallPlace,
     ) -> Result<JsonObject, EditError> {
         let known: Vec<_> = form.fields.iter().map(|(_, ours)| *ours).collect();
         self.check_only_changed(edited, &[known.as_slice(), &["files", "path"]].concat())?;
@@ -132,7 +132,7 @@ impl TranslatedCall {
 fn shell_call(
     form: &'static ShellForm,
     input: &JsonObject,
-    place: &Place,
+    place: &CallPlace,
 ) -> Option<TranslatedCall> {
     let known = |name: &str| {
         name == form.command
@@ -174,7 +174,11 @@ fn shell_call(
     })
 }
 
-fn file_call(form: &'static FileForm, input: &JsonObject, place: &Place) -> Option<TranslatedCall> {
+fn file_call(
+    form: &'static FileForm,
+    input: &JsonObject,
+    place: &CallPlace,
+) -> Option<TranslatedCall> {
     let ours = |name: &str| form.fields.iter().find(|(theirs, _)| *theirs == name);
     let mut arguments = JsonObject::new();
     for (name, value) in input {
@@ -210,7 +214,7 @@ fn file_call(form: &'static FileForm, input: &JsonObject, place: &Place) -> Opti
 }
 
 /// A path from the workspace if it is certain to be inside, else the whole path.
-fn relative_path(path: &str, place: &Place) -> String {
+fn relative_path(path: &str, place: &CallPlace) -> String {
     let whole = place.cwd.join(path);
     let goes_up = whole.components().any(|part| part == Component::ParentDir);
     let inside = whole.strip_prefix(&place.workspace).ok();

@@ -6,7 +6,10 @@ mod raw_rules;
 mod read_check;
 mod reader_wrappers;
 mod verbs;
+mod whole_trees;
 mod written_paths;
+
+pub(crate) use whole_trees::{held_reason, whole_home_read};
 
 use crate::source_text::SourceText;
 use std::collections::BTreeSet;
@@ -276,8 +279,9 @@ impl<'a> Assessor<'a> {
         verdicts.extend(self.assess_brace_expansion(command, depth));
         verdicts.extend(self.assess_assignments(command));
         verdicts.extend(self.assess_verbs(&name, command));
-        verdicts.extend(self.guard_own_program(&name, command));
         verdicts.extend(self.guard_written_paths(&name, command));
+        verdicts.extend(self.guard_taken_trees(&name, command));
+        verdicts.extend(self.guard_own_program(&name, command));
         let severe = verdicts.into_iter().reduce(CommandVerdict::max);
         let lowered = severe
             .as_ref()

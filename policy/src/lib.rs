@@ -9,6 +9,7 @@ mod deleted_files;
 mod environment;
 mod explain;
 mod guarded_paths;
+mod held_files;
 mod lex;
 mod line_breaks;
 mod load;

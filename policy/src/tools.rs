@@ -1,6 +1,7 @@
 //! Assesses calls of tools other than the shell: by the rules that name them, by their paths and by
 //! their addresses.
 
+mod command_lines;
 mod guards;
 mod judged_path;
 mod kind;
@@ -49,6 +50,7 @@ pub(crate) fn assess(
     };
     let call = JudgedCall::new(action, name, arguments, workspace);
     let verdict = call.verdict(table, assessor);
+    let verdict = call.raised_by_command_lines(table, assessor, verdict);
     assessor.span_verdicts.push(SpanVerdict {
         span: 0..0,
         verdict,
@@ -353,10 +355,25 @@ impl<'a> JudgedCall<'a> {
         paths.find_map(
             |path| match has_other_meaning(path.text) && !is_brace_glob(path.text) {
                 true => Some(self.outside_verdict(path, assessor)),
+                false if self.searches_repository(path) => {
+                    let reason = format!("searches all of `{}`, where secrets may be", path.text);
+                    let verdict = CommandVerdict::sensitive_read;
+                    Some(verdict(Risk::Medium, "path.secret", &reason))
+                }
                 false if path.is_workspace => None,
                 false => self.read_verdict(path, assessor),
             },
         )
+    }
+
+    /// Whether this is a search through git's own directory, whose settings may hold tokens.
+    fn searches_repository(&self, path: &JudgedPath<'_>) -> bool {
+        let is_repository = path
+            .resolved
+            .components
+            .last()
+            .is_some_and(|it| it == ".git");
+        is_repository && matches!(self.kind, CallKind::ClientRead(kind::ReadKind::Content))
     }
 
     /// The verdict on a call of a tool that is not ours, if a text in its arguments names a secret

@@ -188,6 +188,32 @@ digest: string,
  */
 policy: string, };
 
+export type AwaitedVotes = {
+/**
+ * The gate and the version of the command, for `pvp approve`.
+ */
+handle: string,
+/**
+ * The quorum, in words.
+ */
+quorum: string,
+/**
+ * Approvals that count so far.
+ */
+received: number,
+/**
+ * Approvals that are needed.
+ */
+required: number,
+/**
+ * Who could still approve.
+ */
+awaited: Array<ParticipantId>,
+/**
+ * When the gate times out; absent if it never does.
+ */
+deadline?: string, };
+
 export type BoundFile = {
 /**
  * The path, from the executor's workspace.
@@ -208,6 +234,30 @@ export type Capability = "prompt" | "approve" | "interrupt" | "fork" | "add_cont
 export type Category = "read" | "write" | "destructive" | "blocked";
 
 export type ClearedBy = "read" | "quorum" | "clock" | "allow_rule" | "direct" | "tried";
+
+export type ClientOrigin = {
+/**
+ * The client, such as `claude-code`.
+ */
+client: string,
+/**
+ * Its version, if it is known.
+ */
+version?: string,
+/**
+ * The client's own id of its conversation.
+ */
+session?: string,
+/**
+ * The client's own id of the call.
+ */
+call?: string,
+/**
+ * The subagent that makes the call; absent if the agent itself does.
+ */
+subagent?: string, };
+
+export type ClientReads = "ask" | "workspace";
 
 export type Command = { "form": "shell", line: string, } | { "form": "argv", command: string, args: Array<string>, } | { "form": "login_shell", line: string, } | { "form": "tool", name: string, arguments: Record<string, unknown>, };
 
@@ -287,6 +337,14 @@ edited_by?: ParticipantId,
  */
 resolution?: GateResolve,
 /**
+ * How sure it is that what was approved is what ran; absent if an executor runs it.
+ */
+degree?: Degree,
+/**
+ * The agent client that the call comes from.
+ */
+origin?: ClientOrigin,
+/**
  * Who runs it; absent before a grant.
  */
 executor?: ParticipantId,
@@ -331,7 +389,11 @@ duration_ms: number,
 /**
  * Whether the executor saw the command end.
  */
-outcome?: RunOutcome, };
+outcome?: RunOutcome,
+/**
+ * A client ran it, and only its own word says how it ended.
+ */
+attested?: boolean, };
 
 export type CommandStatus = "waiting" | "running" | "blocked" | "rejected" | "timed_out" | "cancelled" | "finished";
 
@@ -406,6 +468,10 @@ quorum_independent?: boolean,
  * Reads run without a vote even if the executor cannot sandbox them.
  */
 trust_reads?: boolean,
+/**
+ * What happens to reads that an agent client runs by itself, where no sandbox holds them.
+ */
+client_reads?: ClientReads,
 /**
  * Commands that nothing is known about are tried in the read sandbox, and need a vote only if
  * it denies them something.
@@ -564,6 +630,10 @@ approvers: Array<NamedParticipant>,
  * When its result was logged; absent if it runs.
  */
 ended_at?: string, };
+
+export type DecisionState = "waiting" | "allowed" | "denied";
+
+export type Degree = "executed" | "held" | "hooked";
 
 export type DeletedFile = {
 /**
@@ -906,6 +976,14 @@ proposer: ParticipantId,
  */
 description: string,
 /**
+ * How sure it is that what is approved is what runs; absent if an executor runs it.
+ */
+degree?: Degree,
+/**
+ * The agent client that the call comes from.
+ */
+origin?: ClientOrigin,
+/**
  * The approvals given so far.
  */
 approvals: Array<Approval>,
@@ -1091,13 +1169,17 @@ action: Action,
  */
 digest: string,
 /**
- * What the run may use.
+ * Who runs it.
  */
-limits: ExecutionLimits,
+runs?: RunBy,
 /**
- * The sandbox to run it in.
+ * What the run may use; absent if a client runs it, which nothing limits.
  */
-profile: SandboxProfile,
+limits?: ExecutionLimits,
+/**
+ * The sandbox to run it in; absent if a client runs it, which nothing confines.
+ */
+profile?: SandboxProfile,
 /**
  * When the grant expires if the run has not started.
  */
@@ -1351,6 +1433,14 @@ proposer: ParticipantId,
  */
 description: string,
 /**
+ * How sure it is that what is approved is what runs; absent if an executor runs it.
+ */
+degree?: Degree,
+/**
+ * The agent client that the call comes from.
+ */
+origin?: ClientOrigin,
+/**
  * The approvals given so far.
  */
 approvals: Array<Approval>,
@@ -1587,7 +1677,91 @@ context_keys: Array<string>,
 /**
  * How to answer it; the agent's defaults if not given.
  */
-config?: PromptConfig, };
+config?: PromptConfig,
+/**
+ * The agent client that the person typed it into, which has it already.
+ */
+origin?: ClientOrigin, };
+
+export type ProposalDecision = {
+/**
+ * The proposal's id.
+ */
+tool_proposal: MessageId,
+/**
+ * Whether it may run.
+ */
+decision: DecisionState,
+/**
+ * Whether the proposal was there before this request.
+ */
+repeated: boolean,
+/**
+ * Why it may not run, by whom and what to do instead, for the agent; absent otherwise.
+ */
+reason?: string,
+/**
+ * The category of its assessment.
+ */
+category: Category,
+/**
+ * The arguments as they were decided on.
+ */
+arguments: Record<string, unknown>,
+/**
+ * What it waits for; absent once it is decided.
+ */
+awaits?: AwaitedVotes,
+/**
+ * What the log says about it.
+ */
+command: CommandRecord, };
+
+export type ProposalRequest = {
+/**
+ * The id of the proposal; sending the same again asks for its decision.
+ */
+id: MessageId,
+/**
+ * The tool; `shell` runs commands.
+ */
+tool_name: string,
+/**
+ * The tool's arguments.
+ */
+arguments: Record<string, unknown>,
+/**
+ * The kind of tool.
+ */
+category: ToolCategory,
+/**
+ * What the agent says it does.
+ */
+description: string,
+/**
+ * The agent's own estimate, which can raise the assessment.
+ */
+risk_level?: Risk,
+/**
+ * Whether it needs a vote even if the policy would let it run.
+ */
+requires_approval?: boolean,
+/**
+ * The contents of the files that the arguments bind.
+ */
+file_contents?: Array<FileContent>,
+/**
+ * Who runs it once it is granted.
+ */
+runs: RunBy,
+/**
+ * How sure it is that what is approved is what runs.
+ */
+degree?: Degree,
+/**
+ * The agent client that the call comes from.
+ */
+origin?: ClientOrigin, };
 
 export type ProtocolExtensions = {
 /**
@@ -1674,11 +1848,41 @@ capabilities?: Array<Capability>,
  */
 votes_void?: boolean, };
 
+export type RunBy = "executor" | "client";
+
 export type RunMode = "normal" | "slow" | "background" | "pty";
 
-export type RunOutcome = "known" | "unknown";
+export type RunOutcome = "known" | "unknown" | "not_run";
 
-export type RunningCommand = { tool_proposal: MessageId, executor: ParticipantId, command: string, mode: RunMode, since: string, };
+export type RunningCommand = {
+/**
+ * The proposal that it was.
+ */
+tool_proposal: MessageId,
+/**
+ * Who runs it.
+ */
+executor: ParticipantId,
+/**
+ * The command, for people.
+ */
+command: string,
+/**
+ * How it runs.
+ */
+mode: RunMode,
+/**
+ * When it was granted.
+ */
+since: string,
+/**
+ * How sure it is that what was approved is what runs; absent if an executor runs it.
+ */
+degree?: Degree,
+/**
+ * The agent client that the call comes from.
+ */
+origin?: ClientOrigin, };
 
 export type SandboxProfile = "none" | "read" | "read_net" | "workspace";
 
@@ -1858,6 +2062,10 @@ quorum_independent: boolean,
  * Reads run without a vote even if the executor cannot sandbox them.
  */
 trust_reads: boolean,
+/**
+ * What happens to reads that an agent client runs by itself, where no sandbox holds them.
+ */
+client_reads: ClientReads,
 /**
  * Commands that nothing is known about are tried in the read sandbox, and need a vote only if
  * it denies them something.
@@ -2225,6 +2433,16 @@ export type ToolCancel = { tool_proposal: MessageId, reason?: string, };
 
 export type ToolCategory = "file_read" | "file_write" | "file_delete" | "shell_execute" | "network_request" | "deploy" | "database" | "secret_access" | "external_api" | "all";
 
+export type ToolDefer = {
+/**
+ * A proposal of the sender with `runs: "client"`.
+ */
+tool_proposal: MessageId,
+/**
+ * How long it waits for the client to be back.
+ */
+seconds: number, };
+
 export type ToolDiscard = {
 /**
  * The proposal that was tried.
@@ -2307,6 +2525,18 @@ streaming?: boolean,
  */
 deleted_files?: Array<DeletedFile>,
 /**
+ * Who runs it once it is granted.
+ */
+runs?: RunBy,
+/**
+ * How sure it is that what is approved is what runs; only with `runs: "client"`.
+ */
+degree?: Degree,
+/**
+ * The agent client that the call comes from.
+ */
+origin?: ClientOrigin,
+/**
  * The server's assessment; it replaces whatever a client sends here.
  */
 assessment?: Assessment, };
@@ -2332,6 +2562,12 @@ suggestion?: string,
  * The digest of the action that was shown to the voter.
  */
 digest?: string, };
+
+export type ToolRenew = {
+/**
+ * Proposals of the sender with `runs: "client"`.
+ */
+tool_proposals: Array<MessageId>, };
 
 export type ToolResult = {
 /**
@@ -2362,7 +2598,11 @@ outcome?: RunOutcome,
  * The tool is a streaming one and goes on: more output and another result may follow; set
  * by the server.
  */
-more_output?: boolean, };
+more_output?: boolean,
+/**
+ * The client ran it, and only its own word says how it ended; set by the server.
+ */
+attested?: boolean, };
 
 export type ToolResultBody = {
 /**
@@ -2493,6 +2733,8 @@ export type ClientMessage =
   | Envelope<"tool.discard", ToolDiscard>
   | Envelope<"tool.cancel", ToolCancel>
   | Envelope<"tool.input", ToolInput>
+  | Envelope<"tool.renew", ToolRenew>
+  | Envelope<"tool.defer", ToolDefer>
   | Envelope<"shell.exec", ShellExec>
   | Envelope<"policy.allow", PolicyAllow>
   | Envelope<"policy.revoke", PolicyRevoke>
@@ -2541,6 +2783,7 @@ export type ServerMessage =
   | Envelope<"tool.discard", ToolDiscard>
   | Envelope<"tool.cancel", ToolCancel>
   | Envelope<"tool.input", ToolInput>
+  | Envelope<"tool.defer", ToolDefer>
   | Envelope<"shell.exec", ShellExec>
   | Envelope<"policy.allow", PolicyAllow>
   | Envelope<"policy.revoke", PolicyRevoke>

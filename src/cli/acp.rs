@@ -62,7 +62,8 @@ async fn serve(
         name: settings.client.clone(),
         version: None,
         workspace: settings.workspace.clone(),
-        degree: Degree::Held,
+        // It asks about what it chooses to ask about.
+        degree: Degree::Hooked,
         takes_edits: false,
     };
     let options = ConnectOptions {

@@ -200,7 +200,8 @@ impl AcpClient<'_> {
             name: name.unwrap_or_else(|| "acp".to_owned()),
             version: acp_agent.version(),
             workspace,
-            degree: Degree::Held,
+            // It asks about what it chooses to ask about.
+            degree: Degree::Hooked,
             takes_edits: false,
         };
         let answers = InterruptAnswers::ByReader;

@@ -87,11 +87,17 @@ struct CanaryCheck {
 
 #[derive(Debug, Serialize)]
 struct ClientReport {
+    /// The client.
     client: &'static str,
+    /// Its version, if it says so.
     version: Option<String>,
+    /// How its calls come to us.
     route: &'static str,
+    /// The degree that its cards say.
     degree: &'static str,
+    /// What was tried.
     checks: Vec<CanaryCheck>,
+    /// What it cannot do.
     cannot: &'static [&'static str],
     /// What to do because of all this.
     advice: Option<String>,

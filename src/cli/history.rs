@@ -243,6 +243,8 @@ pub(super) fn status_text(status: CommandStatus) -> &'static str {
 pub(super) fn outcome_text(record: &CommandRecord) -> String {
     match (record.status, &record.result) {
         (CommandStatus::Finished, Some(result)) => match (result.exit_code, &result.error) {
+            // A client may say that it ended well and that it ran something else.
+            (Some(0), Some(error)) if !result.success => one_line(error),
             (Some(code), _) => format!("exit {code}"),
             (None, Some(error)) => one_line(error),
             (None, None) => "finished".to_owned(),

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::hook_identity::{self, HookedClient};
-use super::hook_install::{self, InstallArguments};
+use super::hook_install::{self, HookInstallArguments};
 use super::{hook_keep, print_line, server, supervision};
 
 /// Bytes of the longest question that is read.
@@ -47,9 +47,9 @@ enum HookCommand {
         event: String,
     },
     /// Put the hooks of a client into its own settings, so that each of its calls is asked about
-    Install(InstallArguments),
+    Install(HookInstallArguments),
     /// Take them out again
-    Uninstall(InstallArguments),
+    Uninstall(HookInstallArguments),
     /// Stay in the session for a client whose hooks are installed
     #[command(hide = true)]
     Keep {

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use pvp_bridge::hooks::HookClient;
-use pvp_bridge::install::{self, FileChange, InstallPlace, InstallScope, InstalledHook};
+use pvp_bridge::install::{self, InstallPlace, InstallScope, InstalledHook, SettingsChange};
 use pvp_client::user_directories::state_directory;
 
 use super::hook::parse_client;
 use super::{one_line, print_line};
 
 #[derive(Args)]
-pub(crate) struct InstallArguments {
+pub(crate) struct HookInstallArguments {
     /// The client: claude, opencode, gemini or copilot
     #[arg(value_parser = parse_client)]
     client: HookClient,
@@ -31,7 +31,7 @@ pub(crate) struct InstallArguments {
     root: PathBuf,
 }
 
-impl InstallArguments {
+impl HookInstallArguments {
     fn scope(&self) -> InstallScope {
         match (self.project, self.managed) {
             (true, _) => InstallScope::Project,
@@ -53,7 +53,7 @@ impl InstallArguments {
     }
 }
 
-pub(super) fn install(arguments: &InstallArguments) -> anyhow::Result<ExitCode> {
+pub(super) fn install(arguments: &HookInstallArguments) -> anyhow::Result<ExitCode> {
     let scope = arguments.scope();
     let hook = installed_hook(scope)?;
     let changes = install::install(arguments.client, scope, &arguments.place()?, &hook)?;
@@ -64,18 +64,18 @@ pub(super) fn install(arguments: &InstallArguments) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn uninstall(arguments: &InstallArguments) -> anyhow::Result<ExitCode> {
+pub(super) fn uninstall(arguments: &HookInstallArguments) -> anyhow::Result<ExitCode> {
     let changes = install::uninstall(arguments.client, arguments.scope(), &arguments.place()?)?;
     print_changes(&changes)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_changes(changes: &[FileChange]) -> anyhow::Result<()> {
+fn print_changes(changes: &[SettingsChange]) -> anyhow::Result<()> {
     for change in changes {
         let (done, path) = match change {
-            FileChange::Written(path) => ("changed", path),
-            FileChange::Removed(path) => ("removed", path),
-            FileChange::Unchanged(path) => ("unchanged", path),
+            SettingsChange::Written(path) => ("changed", path),
+            SettingsChange::Removed(path) => ("removed", path),
+            SettingsChange::Unchanged(path) => ("unchanged", path),
         };
         print_line(format!("{done}: {}", one_line(&path.display().to_string())))?;
     }

@@ -110,6 +110,11 @@ impl LocalServer {
         [&self.url, &self.local_url].contains(&&link.base_url().to_owned())
     }
 
+    /// The file that it holds a lock on while it runs.
+    pub(super) fn lock_file(&self) -> PathBuf {
+        self.data.join("pvp.lock")
+    }
+
     /// The address for this machine.
     pub(super) fn local_url(&self) -> &str {
         &self.local_url

@@ -12,7 +12,7 @@ use pvp_agent::response_stream::ResponseStream;
 use pvp_bridge::codex::headless::{HeadlessCodex, MAX_UNTOLD, ThreadSettings, start_headless};
 use pvp_bridge::codex::person::TerminalPerson;
 use pvp_bridge::codex::screen::ScreenListener;
-use pvp_bridge::codex::{AppServer, AppServerCommand, Bridge, BridgeEnd, CLIENT, rules};
+use pvp_bridge::codex::{AppServer, AppServerCommand, BridgeEnd, CLIENT, CodexBridge, rules};
 use pvp_bridge::headless::{ClientEvent, ClientInstruction, DriveUntil, HeadlessClient, drive};
 use pvp_bridge::launch::{CodexPlan, ExecPlan, ScreenPlan, plan_codex};
 use pvp_bridge::supervisor::{SupervisedClient, Supervisor, connect_options};
@@ -189,7 +189,7 @@ impl Supervised<'_> {
         };
         let (spoken, said) = mpsc::channel(MAX_UNTOLD);
         let telling = tokio::spawn(tell(self.supervisor.clone(), said));
-        let (bridge, events) = Bridge::new(
+        let (bridge, events) = CodexBridge::new(
             self.supervisor.clone(),
             settings.version.clone(),
             app_server,

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use pvp_bridge::client_files::{ClientFiles, ClientSettings, IdentityLock, PersonAtClient};
+use pvp_bridge::client_files::{
+    ClientFiles, ClientSettings, IdentityLock, PersonAtClient, is_locked,
+};
 use pvp_bridge::keeper::Keeper;
 use pvp_client::user_directories::{create_private_directory, directory_key, state_directory};
 use pvp_client::{ApiClient, ApiError, Link, RecordCheck};
@@ -70,11 +72,18 @@ pub(super) struct Supervision {
 
 /// Whom a client is.
 struct ClientIdentity {
+    /// Where what is known about it is kept.
     files: ClientFiles,
+    /// That no other client has it.
     lock: IdentityLock,
+    /// The link that it works with.
     link: Link,
+    /// Who it is in the session.
     participant: ParticipantId,
+    /// The session.
     session: SessionId,
+    /// What the server holds a lock on, if it is one of this user's.
+    server_lock: Option<PathBuf>,
 }
 
 impl SupervisionArguments {
@@ -110,6 +119,7 @@ impl SupervisionArguments {
             participant: identity.participant,
             agent_link: identity.link.reveal(),
             person: person_at(&identity.link),
+            server_lock: identity.server_lock,
             defer_after_seconds: None,
         };
         Ok(Supervision {
@@ -137,6 +147,7 @@ impl SupervisionArguments {
             participant: identity.participant,
             agent_link: identity.link.reveal(),
             person: person_at(&identity.link),
+            server_lock: identity.server_lock,
             defer_after_seconds: None,
         };
         Ok(Supervision {
@@ -156,7 +167,7 @@ impl SupervisionArguments {
             (Some(link), here) if here.as_ref().is_none_or(|it| !it.is_reached_by(&link)) => {
                 Ok(ServerPlace::Elsewhere(link))
             }
-            (_, Some(server)) if is_up(server.local_url()) => Ok(ServerPlace::Here(server)),
+            (_, Some(server)) if is_up(&server) => Ok(ServerPlace::Here(server)),
             (_, Some(_)) => bail!(
                 "the server of {} is not running; start it with `pvp up` there",
                 workspace.display()
@@ -212,6 +223,7 @@ impl SupervisionArguments {
             link: link.with_session(session.clone()),
             participant: me.participant,
             session,
+            server_lock: None,
         })
     }
 
@@ -223,7 +235,7 @@ impl SupervisionArguments {
             (Some(link), here) if here.as_ref().is_none_or(|it| !it.is_reached_by(&link)) => {
                 Ok(ServerPlace::Elsewhere(link))
             }
-            (_, Some(server)) if is_up(server.local_url()) => Ok(ServerPlace::Here(server)),
+            (_, Some(server)) if is_up(&server) => Ok(ServerPlace::Here(server)),
             (_, known) => {
                 let port = known.as_ref().and_then(LocalServer::port);
                 let data = known.map(|server| server.data);
@@ -388,6 +400,10 @@ impl SupervisionArguments {
                 link: link.with_session(session.clone()),
                 participant,
                 session,
+                server_lock: match place {
+                    ServerPlace::Here(server) => Some(server.lock_file()),
+                    ServerPlace::Elsewhere(_) => None,
+                },
             });
         }
         bail!("{MAX_IDENTITIES} clients work here already; end one of them")
@@ -471,11 +487,15 @@ fn saved_person_link() -> Option<Link> {
     found.map(|(link, _)| link)
 }
 
-/// Whether a server answers at this address.
-fn is_up(url: &str) -> bool {
-    let Ok(link) = Link::parse(url) else {
+/// Whether a server of this user runs and answers. Whoever else has taken its address is sent no
+/// token.
+fn is_up(server: &LocalServer) -> bool {
+    let Ok(link) = Link::parse(server.local_url()) else {
         return false;
     };
+    if !is_locked(&server.lock_file()) {
+        return false;
+    }
     let asked = ApiClient::with_timeout(link, ANSWER_TIMEOUT).whoami();
     !matches!(asked, Err(ApiError::Unreachable { .. }))
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::fixture::assert_contains;
-use crate::support::acp_agent::{AcpAgent, CONVERSATION, install};
+use crate::support::acp_agent::{AcpStandIn, CONVERSATION, install};
 use crate::support::cli::{CliEnv, CliProcess};
 use crate::support::mcp_client::McpClient;
 use crate::support::session::{proposal_of, result_of, send_prompt};
@@ -15,7 +15,7 @@ use crate::{approve, next_gate, reject, start_session};
 struct Prompted {
     server: TestServer,
     ann: TestClient,
-    agent: AcpAgent,
+    agent: AcpStandIn,
     prompt: Value,
 }
 
@@ -25,7 +25,7 @@ async fn start() -> Prompted {
 
 async fn start_in(config: Value) -> Prompted {
     let (server, mut ann) = start_session(config).await;
-    let mut agent = AcpAgent::start(&server, "owl").await;
+    let mut agent = AcpStandIn::start(&server, "owl").await;
     send_prompt(&mut ann, &agent.participant, "go on").await;
     let (prompt, text) = agent.prompted().await;
     assert_eq!(text, "ann says: go on");
@@ -56,7 +56,7 @@ async fn an_approved_call_has_its_output_and_exit_code_in_the_record() {
     assert_eq!(line, "touch made");
     let proposed = found(&it.ann, "tool.propose")[0]["payload"].clone();
     assert_eq!(proposed["runs"], "client");
-    assert_eq!(proposed["degree"], "held");
+    assert_eq!(proposed["degree"], "hooked");
     assert_eq!(proposed["origin"]["client"], "stand-in");
     assert_eq!(proposed["origin"]["version"], "1.2.3");
     assert_eq!(proposed["origin"]["call"], "call-1");
@@ -158,10 +158,7 @@ async fn blocked_calls_are_rejected_at_once() {
     let (_, text) = it.agent.prompted().await;
     assert_contains(
         &text,
-        &[
-            "`rm -rf /`: Not allowed: blocked by rule",
-            "`pvp approve 123456`",
-        ],
+        &["`rm -rf /`: Blocked by rule", "`pvp approve 123456`"],
     );
 }
 
@@ -497,7 +494,7 @@ async fn an_agent_that_asks_nobody_is_brought_to_ask() {
         "sessionId": CONVERSATION,
         "modes": { "currentModeId": "bypassPermissions", "availableModes": modes },
     });
-    let mut agent = AcpAgent::start_answering(&server, "owl", opened).await;
+    let mut agent = AcpStandIn::start_answering(&server, "owl", opened).await;
     let change = agent.expect("session/set_mode").await;
     assert_eq!(change["params"]["modeId"], "default");
 }
@@ -505,7 +502,7 @@ async fn an_agent_that_asks_nobody_is_brought_to_ask() {
 #[tokio::test]
 async fn the_agent_is_offered_our_tools_and_no_token() {
     let (server, mut ann) = start_session(json!({})).await;
-    let agent = AcpAgent::start(&server, "owl").await;
+    let agent = AcpStandIn::start(&server, "owl").await;
     assert!(!agent.environment().contains("token="));
     let offered = &agent.session_new["mcpServers"][0];
     assert!(!agent.session_new.to_string().contains("token"));
@@ -542,7 +539,7 @@ async fn an_agent_that_wants_a_login_says_how() {
     command.arg(&program);
     command.env("PVP_AGENT_LINK", server.link(&user, Some("owl")));
     let run = CliProcess::spawn(&mut command);
-    let mut agent = AcpAgent::accept(cli, run, listener, user.participant).await;
+    let mut agent = AcpStandIn::accept(cli, run, listener, user.participant).await;
     let initialize = agent.expect("initialize").await;
     let methods = json!([{ "id": "k", "name": "Use an API key", "description": null }]);
     let introduction = json!({ "protocolVersion": 1, "authMethods": methods });

@@ -6,22 +6,22 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::fixture::assert_contains;
-use crate::support::acp_agent::{AcpAgent, CONVERSATION, install};
+use crate::support::acp_agent::{AcpStandIn, CONVERSATION, install};
 use crate::support::cli::{CliEnv, CliProcess};
 use crate::support::session::send_prompt;
 use crate::support::{TestClient, TestServer};
 use crate::{approve, next_gate, reject, start_session};
 
 /// An editor with an open conversation. The editor is `agent.run`.
-struct Editor {
+struct EditorStandIn {
     server: TestServer,
     ann: TestClient,
-    agent: AcpAgent,
+    agent: AcpStandIn,
     /// What the editor heard and was not asked for yet.
     unread: Vec<Value>,
 }
 
-impl Editor {
+impl EditorStandIn {
     /// Starts an agent in an editor of somebody who is logged in.
     async fn start() -> Self {
         let mut it = Self::start_agent().await;
@@ -43,7 +43,7 @@ impl Editor {
         command.arg(&program).stdin(Stdio::piped());
         command.env("PVP_AGENT_LINK", server.link(&user, Some("owl")));
         let run = CliProcess::spawn(&mut command);
-        let agent = AcpAgent::accept(cli, run, listener, user.participant).await;
+        let agent = AcpStandIn::accept(cli, run, listener, user.participant).await;
         let mut it = Self {
             server,
             ann,
@@ -125,7 +125,7 @@ fn found<'a>(person: &'a TestClient, kind: &str) -> Vec<&'a Value> {
 
 #[tokio::test]
 async fn a_question_is_decided_in_the_session_and_the_rest_passes() {
-    let mut it = Editor::start().await;
+    let mut it = EditorStandIn::start().await;
     let prompt = it.prompt(3, "do it").await;
     let recorded = it.ann.wait_for("prompt.submit").await;
     assert_eq!(recorded["payload"]["content"], "do it");
@@ -134,7 +134,7 @@ async fn a_question_is_decided_in_the_session_and_the_rest_passes() {
     let (gate, line) = next_gate(&mut it.ann).await;
     assert_eq!(line, "touch made");
     let proposed = found(&it.ann, "tool.propose")[0]["payload"].clone();
-    assert_eq!(proposed["degree"], "held");
+    assert_eq!(proposed["degree"], "hooked");
     approve(&mut it.ann, &gate).await;
     assert_eq!(it.agent.choice(1).await, "this-one");
     let chunk = json!({
@@ -156,7 +156,7 @@ async fn a_question_is_decided_in_the_session_and_the_rest_passes() {
 
 #[tokio::test]
 async fn the_reason_of_a_rejection_comes_before_the_end_of_the_turn() {
-    let mut it = Editor::start().await;
+    let mut it = EditorStandIn::start().await;
     let prompt = it.prompt(3, "do it").await;
     it.agent.ask(1, "call-1", "rm -r src").await;
     let (gate, _) = next_gate(&mut it.ann).await;
@@ -176,7 +176,7 @@ async fn the_reason_of_a_rejection_comes_before_the_end_of_the_turn() {
 
 #[tokio::test]
 async fn modes_that_ask_nobody_are_refused() {
-    let mut it = Editor::start().await;
+    let mut it = EditorStandIn::start().await;
     for (id, mode) in [(4, "bypassPermissions"), (5, "yolo")] {
         let params = json!({ "sessionId": CONVERSATION, "modeId": mode });
         it.request(id, "session/set_mode", params).await;
@@ -195,7 +195,7 @@ async fn modes_that_ask_nobody_are_refused() {
 
 #[tokio::test]
 async fn an_agent_that_begins_without_asking_is_brought_to_ask_first() {
-    let mut it = Editor::start_agent().await;
+    let mut it = EditorStandIn::start_agent().await;
     let modes = json!([{ "id": "yolo", "name": "YOLO" }, { "id": "default", "name": "Ask" }]);
     let modes = json!({ "currentModeId": "yolo", "availableModes": modes });
     let params = json!({ "cwd": it.agent.cli.workdir(), "mcpServers": [] });
@@ -213,7 +213,7 @@ async fn an_agent_that_begins_without_asking_is_brought_to_ask_first() {
 
 #[tokio::test]
 async fn what_could_run_something_is_never_passed_to_the_editor() {
-    let mut it = Editor::start().await;
+    let mut it = EditorStandIn::start().await;
     it.prompt(3, "do it").await;
     it.agent.request(1, "terminal/execute_now", json!({})).await;
     assert!(it.agent.answer(1).await["error"].is_object());
@@ -244,7 +244,7 @@ async fn what_could_run_something_is_never_passed_to_the_editor() {
 
 #[tokio::test]
 async fn the_editor_cancels_what_was_asked() {
-    let mut it = Editor::start().await;
+    let mut it = EditorStandIn::start().await;
     let prompt = it.prompt(3, "do it").await;
     it.agent.ask(1, "call-1", "make").await;
     next_gate(&mut it.ann).await;
@@ -263,7 +263,7 @@ async fn the_editor_cancels_what_was_asked() {
 
 #[tokio::test]
 async fn without_the_editor_the_agent_is_ended() {
-    let mut it = Editor::start().await;
+    let mut it = EditorStandIn::start().await;
     it.prompt(3, "do it").await;
     it.agent.ask(1, "call-1", "make").await;
     next_gate(&mut it.ann).await;
@@ -276,7 +276,7 @@ async fn without_the_editor_the_agent_is_ended() {
 
 #[tokio::test]
 async fn a_killed_agents_gate_is_withdrawn_and_the_editor_hears_of_it() {
-    let mut it = Editor::start().await;
+    let mut it = EditorStandIn::start().await;
     it.prompt(3, "do it").await;
     it.agent.ask(1, "call-1", "make").await;
     next_gate(&mut it.ann).await;
@@ -290,7 +290,7 @@ async fn a_killed_agents_gate_is_withdrawn_and_the_editor_hears_of_it() {
 
 #[tokio::test]
 async fn without_a_server_nothing_is_allowed() {
-    let mut it = Editor::start().await;
+    let mut it = EditorStandIn::start().await;
     it.prompt(3, "do it").await;
     it.server.kill_9().await;
     it.agent.ask(1, "call-1", "make").await;

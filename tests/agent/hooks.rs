@@ -8,18 +8,18 @@ use tokio::io::AsyncWriteExt;
 
 use crate::fixture::assert_contains;
 use crate::support::cli::CliEnv;
-use crate::support::hook_client::{HookedClient, answer_of, decision_of, install};
+use crate::support::hook_client::{HookStandIn, answer_of, decision_of, install};
 use crate::support::session::{proposal_of, result_of, send_prompt, wait_until};
 use crate::support::{TestClient, TestServer};
 use crate::{approve, next_gate, reject, start_session};
 
-async fn start() -> (TestServer, TestClient, HookedClient) {
+async fn start() -> (TestServer, TestClient, HookStandIn) {
     start_in(json!({})).await
 }
 
-async fn start_in(config: Value) -> (TestServer, TestClient, HookedClient) {
+async fn start_in(config: Value) -> (TestServer, TestClient, HookStandIn) {
     let (server, ann) = start_session(config).await;
-    let client = HookedClient::start(&server, "owl").await;
+    let client = HookStandIn::start(&server, "owl").await;
     (server, ann, client)
 }
 
@@ -336,7 +336,7 @@ async fn an_interrupt_is_acknowledged_although_the_client_ends_by_it() {
         walk(&files).iter().any(|path| path.ends_with("/stop"))
     })
     .await;
-    let HookedClient { run, cli, .. } = client;
+    let HookStandIn { run, cli, .. } = client;
     run.ended().await;
     let acknowledged = ann.wait_for("interrupt.acknowledge").await;
     assert_eq!(acknowledged["payload"]["action_taken"], "stopped");
@@ -363,7 +363,7 @@ async fn two_clients_never_share_an_identity() {
     let (server, _ann) = start_session(json!({})).await;
     let user = server.invite("claude", &["driver"], &["--kind", "agent"]);
     let link = server.link(&user, Some("owl"));
-    let client = HookedClient::start_as(CliEnv::new(), &link, user.participant, &[]).await;
+    let client = HookStandIn::start_as(CliEnv::new(), &link, user.participant, &[]).await;
     let program = client.cli.home().join("bin/claude");
     let arguments = ["run", "--", program.to_str().unwrap()];
     let second = client
@@ -414,6 +414,9 @@ async fn an_interrupt_stops_the_agent_and_what_waits() {
     assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], "deny");
     let acknowledged = ann.wait_for("interrupt.acknowledge").await;
     assert_eq!(acknowledged["payload"]["action_taken"], "stopped");
+    // What the client prompts itself with changes nothing about that.
+    let own = json!({ "prompt": "<task-notification>done</task-notification>" });
+    answer_of(client.start_hook("UserPromptSubmit", own).await).await;
     // The next call is told to stop too, until a person says something new.
     let answer = answer_of(client.ask_bash("toolu_2", "touch y").await).await;
     assert_eq!(answer["continue"], false);
@@ -476,7 +479,7 @@ async fn prompts_are_recorded_as_those_of_the_person_at_the_terminal() {
     let (server, mut ann) = start_session(json!({})).await;
     let dee = server.invite("dee", &["driver"], &[]);
     let cli = CliEnv::logged_in(&server.link(&dee, Some("owl"))).await;
-    let client = HookedClient::start_with(cli, &server, "owl", &[]).await;
+    let client = HookStandIn::start_with(cli, &server, "owl", &[]).await;
     answer_of(
         client
             .start_hook("UserPromptSubmit", json!({ "prompt": "fix it" }))
@@ -502,7 +505,7 @@ async fn a_client_that_ends_closes_its_calls_and_gives_its_exit_code() {
     let (gate, _) = next_gate(&mut ann).await;
     approve(&mut ann, &gate).await;
     decision_of(hook).await;
-    let HookedClient { run, cli, .. } = client;
+    let HookStandIn { run, cli, .. } = client;
     let ended = run.ended().await;
     assert_eq!(ended.code, Some(7), "{}", ended.err);
     let proposal = proposal_of(&ann, &gate);
@@ -533,16 +536,16 @@ async fn a_long_wait_survives_the_end_of_the_client() {
     let link = server.link(&user, Some("owl"));
     let flags = ["--defer-after", "1s"];
     let client =
-        HookedClient::start_as(CliEnv::new(), &link, user.participant.clone(), &flags).await;
+        HookStandIn::start_as(CliEnv::new(), &link, user.participant.clone(), &flags).await;
     let (decision, _) = decision_of(client.ask_bash("toolu_1", "touch x").await).await;
     assert_eq!(decision, "defer");
     let (gate, _) = next_gate(&mut ann).await;
-    let HookedClient { run, cli, .. } = client;
+    let HookStandIn { run, cli, .. } = client;
     run.ended().await;
     std::fs::remove_file(cli.home().join("bin/claude.args")).unwrap();
     // It is decided while the client is away.
     approve(&mut ann, &gate).await;
-    let client = HookedClient::start_as(cli, &link, user.participant, &flags).await;
+    let client = HookStandIn::start_as(cli, &link, user.participant, &flags).await;
     let (decision, _) = decision_of(client.ask_bash("toolu_1", "touch x").await).await;
     assert_eq!(decision, "allow");
     let again = client.ask_bash("toolu_1", "touch x").await;
@@ -552,7 +555,7 @@ async fn a_long_wait_survives_the_end_of_the_client() {
 #[tokio::test]
 async fn the_client_gets_no_link_and_nothing_that_switches_its_hooks_off() {
     let (server, _ann) = start_session(json!({})).await;
-    let client = HookedClient::start(&server, "owl").await;
+    let client = HookStandIn::start(&server, "owl").await;
     let environment = client.environment();
     assert!(!environment.contains("PVP_"), "{environment}");
     assert!(!environment.contains("token="), "{environment}");
@@ -579,4 +582,109 @@ async fn the_client_gets_no_link_and_nothing_that_switches_its_hooks_off() {
         &refused.expect_refused(&arguments),
         &["claude, codex", "pvp mcp"],
     );
+}
+
+#[tokio::test]
+async fn what_a_client_runs_decides_nothing_in_the_name_of_its_person() {
+    let (server, _ann) = start_session(json!({})).await;
+    let user = server.invite("claude", &["driver"], &["--kind", "agent"]);
+    let link = server.link(&user, Some("owl"));
+    let dee = server.invite("dee", &["driver", "approver"], &[]);
+    let cli = CliEnv::logged_in(&server.link(&dee, Some("owl"))).await;
+    let program = install(&cli, "claude");
+    let pvp = env!("CARGO_BIN_EXE_pvp");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 2.1.325; exit; }}\n\
+         for words in 'approve 123456' 'rules' 'exec ls' 'whoami'; do\n\
+         setsid -w sh -c \"'{pvp}' $words\" >> \"$0.out\" 2>&1; done\n"
+    );
+    std::fs::write(&program, script).unwrap();
+    let arguments = ["run", "--", program.to_str().unwrap()];
+    let run = cli
+        .run_with_env(&arguments, &[("PVP_AGENT_LINK", &link)])
+        .await;
+    let said = std::fs::read_to_string(program.with_extension("out")).unwrap();
+    assert_eq!(
+        said.matches("run it in another terminal").count(),
+        3,
+        "{said} {run:?}"
+    );
+    assert_contains(&said, &["dee"]);
+}
+
+#[tokio::test]
+async fn a_read_that_only_a_sandbox_makes_safe_is_asked_about() {
+    let (_server, mut ann, client) = start_in(json!({ "client_reads": "workspace" })).await;
+    let workdir = client.cli.workdir();
+    std::os::unix::fs::symlink("/var/log", workdir.join("away")).unwrap();
+    for (id, line) in [
+        ("toolu_1", "git status"),
+        ("toolu_2", "cat *"),
+        ("toolu_3", "ls away"),
+    ] {
+        let _hook = client.ask_bash(id, line).await;
+        assert_eq!(next_gate(&mut ann).await.1, line);
+    }
+    let input = json!({ "file_path": workdir.join("away/syslog") });
+    let _hook = client.ask("toolu_4", "Read", input).await;
+    next_gate(&mut ann).await;
+}
+
+#[tokio::test]
+async fn a_guarded_file_behind_a_link_is_refused_and_nobody_is_asked() {
+    let (_server, mut ann, client) = start().await;
+    let workdir = client.cli.workdir();
+    let settings = client.cli.home().join(".claude");
+    std::fs::create_dir_all(&settings).unwrap();
+    std::os::unix::fs::symlink(&settings, workdir.join("notes")).unwrap();
+    std::os::unix::fs::symlink(client.cli.state(), workdir.join("state")).unwrap();
+    let write = json!({ "file_path": workdir.join("notes/settings.json"), "content": "{}" });
+    let (decision, reason) = decision_of(client.ask("toolu_1", "Write", write).await).await;
+    assert_eq!(decision, "deny");
+    assert_contains(
+        reason.as_str().unwrap(),
+        &["through a link", ".claude/settings.json"],
+    );
+    for (id, line) in [
+        ("toolu_2", "echo x > notes/settings.json"),
+        ("toolu_3", "cat state/links/*/link"),
+    ] {
+        let (decision, _) = decision_of(client.ask_bash(id, line).await).await;
+        assert_eq!(decision, "deny", "{line}");
+    }
+    ann.sync().await;
+    assert!(found(&ann, "gate.request").is_empty());
+}
+
+#[tokio::test]
+async fn an_interrupt_reaches_what_runs_on_in_the_background() {
+    let (_server, mut ann, client) = start().await;
+    let input = json!({ "command": "sleep 600", "run_in_background": true });
+    let hook = client.ask("toolu_1", "Bash", input.clone()).await;
+    let (gate, _) = next_gate(&mut ann).await;
+    approve(&mut ann, &gate).await;
+    assert_eq!(decision_of(hook).await.0, "allow");
+    let fields = json!({
+        "tool_name": "Bash", "tool_input": input, "tool_use_id": "toolu_1",
+        "tool_response": { "stdout": "", "stderr": "", "backgroundTaskId": "b1" },
+    });
+    answer_of(client.start_hook("PostToolUse", fields).await).await;
+    let proposal = proposal_of(&ann, &gate);
+    assert_eq!(result_of(&mut ann, &proposal).await["outcome"], "unknown");
+    let calls = || {
+        let files = walk(&client.cli.state().join("bridges"));
+        files
+            .into_iter()
+            .filter(|path| path.contains("/calls/"))
+            .count()
+    };
+    assert_eq!(calls(), 1, "it is still known");
+    let interrupt = json!({
+        "raised_by": ann.participant, "urgency": "stop", "message": "enough",
+        "target": client.participant,
+    });
+    ann.send_and_ack("interrupt.raise", interrupt).await;
+    let acknowledged = ann.wait_for("interrupt.acknowledge").await;
+    assert_eq!(acknowledged["payload"]["action_taken"], "stopped");
+    assert_eq!(calls(), 0);
 }

@@ -109,23 +109,13 @@ async fn the_arguments_are_those_that_people_edited() {
     let fixture = ApiFixture::new(json!({})).await;
     let waiting = ask(&fixture.bot, call("c1", "rm -r all")).await.expect_ok();
     assert_eq!(waiting["decision"], "waiting");
-    let digest = fixture.gate("c1").await["action"]["digest"].clone();
-    let digest = match digest {
-        Value::String(digest) => digest,
-        _ => fixture.gate("c1").await["open"]["digest"]
-            .as_str()
-            .unwrap()
-            .to_owned(),
-    };
+    let digest = fixture.gate("c1").await["open"]["assessment"]["digest"].clone();
     let amend = json!({ "arguments": { "full_command": "rm -r build" }, "digest": digest });
     let path = format!("/api/sessions/{SESSION}/gates/c1/amend");
     fixture.ann.api.post(&path, amend).await.expect_ok();
-    fixture
-        .bob
-        .api
-        .vote(SESSION, "c1", approve_vote())
-        .await
-        .expect_ok();
+    let digest = fixture.gate("c1").await["open"]["assessment"]["digest"].clone();
+    let vote = json!({ "vote": "approve", "digest": digest });
+    fixture.bob.api.vote(SESSION, "c1", vote).await.expect_ok();
     let allowed = ask(&fixture.bot, call("c1", "rm -r all")).await.expect_ok();
     assert_eq!(allowed["decision"], "allowed");
     assert_eq!(allowed["arguments"]["full_command"], "rm -r build");
@@ -168,7 +158,7 @@ async fn a_request_that_waits_keeps_its_call_and_one_that_is_gone_loses_it() {
         let ended = watcher.wait(is_end).await;
         assert_eq!(ended["payload"]["outcome"], "cancelled");
         let gate = fixture.gate("held").await;
-        assert_eq!(gate["received"], 0, "{gate}");
+        assert_eq!(gate["open"]["received"], 0, "{gate}");
         fixture
             .ann
             .api

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::model::{ToolCall, Turn};
+use crate::model::{ScriptedCall, ScriptedTurn};
 use crate::scenarios::Scenario;
 
 pub use claude::CLAUDE;
@@ -49,19 +49,22 @@ pub struct Client {
     pub edits: Edits,
     /// What it is started with.
     pub launch: fn(&LaunchPlace) -> Launch,
-    pub shell: fn(&str) -> ToolCall,
-    pub read: fn(&Path) -> ToolCall,
+    /// Runs a command line.
+    pub shell: fn(&str) -> ScriptedCall,
+    /// Reads a file.
+    pub read: fn(&Path) -> ScriptedCall,
     /// What happens when it wants to read outside its directory.
     pub reads_elsewhere: ReadsElsewhere,
-    pub write: fn(&Path, &str) -> ToolCall,
+    /// Writes a file: its path and content.
+    pub write: fn(&Path, &str) -> ScriptedCall,
     /// The path, the text that is there, and the text that takes its place.
-    pub edit: fn(&Path, &str, &str) -> ToolCall,
+    pub edit: fn(&Path, &str, &str) -> ScriptedCall,
     /// A tool of its own that writes and must not, whatever people say.
-    pub denied_write: Option<fn(&Path, &str) -> ToolCall>,
+    pub denied_write: Option<fn(&Path, &str) -> ScriptedCall>,
     /// Calls `echo` of the MCP server `echo`.
-    pub mcp_echo: fn(&str) -> ToolCall,
+    pub mcp_echo: fn(&str) -> ScriptedCall,
     /// The turns with which the model has a subagent follow a script.
-    pub subagent: fn(&[Turn]) -> Vec<Turn>,
+    pub subagent: fn(&[ScriptedTurn]) -> Vec<ScriptedTurn>,
     /// Whether the calls of a subagent say whose they are.
     pub names_subagents: bool,
     /// The scenarios that it cannot pass, with the reason.
@@ -166,7 +169,7 @@ fn packages() -> PathBuf {
 }
 
 /// The prompt of a subagent, which has its script.
-fn subagent_prompt(script: &[Turn]) -> String {
+fn subagent_prompt(script: &[ScriptedTurn]) -> String {
     let script = serde_json::to_string(script).unwrap();
     format!("SUBAGENT-SCRIPT: {script}")
 }

@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-pub use conversation::{Conversation, Part};
+pub use conversation::{Part, ScriptedConversation};
 
 /// Ends a test that would otherwise hang; no test passes because of it.
 const WAIT_LIMIT: Duration = Duration::from_secs(180);
@@ -42,17 +42,17 @@ const SIDE_ANSWER: &str = r#"{"title":"Scripted session","reasoning":"scripted",
 /// turns as JSON: `[{"calls":[{"name":"Bash","arguments":{}}]},{"text":"done"}]`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Turn {
+pub enum ScriptedTurn {
     /// Calls of tools, made at the same time.
-    Calls(Vec<ToolCall>),
+    Calls(Vec<ScriptedCall>),
     /// A text, which ends the client's turn.
     Text(String),
 }
 
-impl Turn {
+impl ScriptedTurn {
     /// A single call.
     pub fn call(name: &str, arguments: Value) -> Self {
-        Self::Calls(vec![ToolCall::new(name, arguments)])
+        Self::Calls(vec![ScriptedCall::new(name, arguments)])
     }
 
     pub fn text(text: &str) -> Self {
@@ -61,13 +61,13 @@ impl Turn {
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct ToolCall {
+pub struct ScriptedCall {
     pub name: String,
     /// The arguments; a string is the input of a free-form tool of the Responses API.
     pub arguments: Value,
 }
 
-impl ToolCall {
+impl ScriptedCall {
     pub fn new(name: &str, arguments: Value) -> Self {
         Self {
             name: name.to_owned(),
@@ -77,7 +77,7 @@ impl ToolCall {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub enum ModelDialect {
     AnthropicMessages,
     OpenAiResponses,
     OpenAiChat,
@@ -88,13 +88,16 @@ pub enum Dialect {
 
 /// What a client asked, and what it got.
 #[derive(Clone, Debug)]
-pub struct ModelRequest {
-    pub dialect: Dialect,
+pub struct SeenRequest {
+    /// The API that was spoken.
+    pub dialect: ModelDialect,
     /// The method and path.
     pub target: String,
-    pub conversation: Conversation,
+    /// Which conversation it belongs to.
+    pub conversation: ScriptedConversation,
     /// The name of the model that was asked for.
     pub model: String,
+    /// The system prompt.
     pub system: String,
     /// What was said so far.
     pub history: Vec<Part>,
@@ -103,12 +106,12 @@ pub struct ModelRequest {
     /// The tools as the client describes them.
     pub tool_definitions: Value,
     /// The answer, if it came from a script.
-    pub answer: Option<Turn>,
+    pub answer: Option<ScriptedTurn>,
 }
 
-impl ModelRequest {
+impl SeenRequest {
     /// The results that the history has, in order.
-    pub fn tool_results(&self) -> Vec<ToolResult> {
+    pub fn tool_results(&self) -> Vec<SeenResult> {
         let results = self.history.iter().filter_map(|part| match part {
             Part::Result(result) => Some(result.clone()),
             Part::User(_) | Part::Assistant(_) | Part::Call { .. } => None,
@@ -129,7 +132,7 @@ impl ModelRequest {
 
 /// What a client reported about a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolResult {
+pub struct SeenResult {
     pub call_id: String,
     pub name: String,
     pub text: String,
@@ -145,14 +148,14 @@ pub struct ScriptedModel {
 }
 
 struct Shared {
-    script: Vec<Turn>,
-    requests: Mutex<VecDeque<ModelRequest>>,
+    script: Vec<ScriptedTurn>,
+    requests: Mutex<VecDeque<SeenRequest>>,
     /// How many requests there were.
     count: watch::Sender<usize>,
 }
 
 impl ScriptedModel {
-    pub async fn start(script: Vec<Turn>) -> Self {
+    pub async fn start(script: Vec<ScriptedTurn>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -174,7 +177,7 @@ impl ScriptedModel {
     }
 
     /// The requests so far, the oldest first.
-    pub fn requests(&self) -> Vec<ModelRequest> {
+    pub fn requests(&self) -> Vec<SeenRequest> {
         self.shared.lock().iter().cloned().collect()
     }
 
@@ -190,7 +193,7 @@ impl ScriptedModel {
     }
 
     /// The first request, also among those before, of which this is true.
-    pub async fn wait_for(&self, wanted: impl Fn(&ModelRequest) -> bool) -> ModelRequest {
+    pub async fn wait_for(&self, wanted: impl Fn(&SeenRequest) -> bool) -> SeenRequest {
         let mut count = self.shared.count.subscribe();
         let found = async {
             loop {
@@ -210,16 +213,16 @@ impl ScriptedModel {
         }
     }
 
-    fn find(&self, wanted: impl Fn(&ModelRequest) -> bool) -> Option<ModelRequest> {
+    fn find(&self, wanted: impl Fn(&SeenRequest) -> bool) -> Option<SeenRequest> {
         // The test's own code runs without the lock, so that it may ask the model too.
         self.requests().into_iter().find(|request| wanted(request))
     }
 
-    fn last_main(&self) -> Option<ModelRequest> {
+    fn last_main(&self) -> Option<SeenRequest> {
         let requests = self.shared.lock();
         let mut newest_first = requests.iter().rev();
         newest_first
-            .find(|request| request.conversation == Conversation::Main)
+            .find(|request| request.conversation == ScriptedConversation::Main)
             .cloned()
     }
 }
@@ -231,11 +234,11 @@ impl Drop for ScriptedModel {
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<ModelRequest>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<SeenRequest>> {
         self.requests.lock().unwrap()
     }
 
-    fn record(&self, request: ModelRequest) {
+    fn record(&self, request: SeenRequest) {
         let mut requests = self.lock();
         if requests.len() == MAX_RECORDED {
             requests.pop_front();
@@ -246,7 +249,7 @@ impl Shared {
     }
 
     /// Records the request and says what to answer.
-    fn respond(&self, request: &http::Request) -> http::Response {
+    fn respond(&self, request: &http::ModelHttpRequest) -> http::ModelHttpResponse {
         let path = request.path();
         let respond = if path.ends_with("/messages") {
             anthropic::respond
@@ -262,10 +265,10 @@ impl Shared {
         let (parsed, encode) = respond(request);
         let (conversation, answer) = conversation::next_turn(&parsed, &self.script);
         let response = encode(&answer);
-        self.record(ModelRequest {
+        self.record(SeenRequest {
             dialect: parsed.dialect,
             target: request.target(),
-            answer: (conversation != Conversation::Side).then(|| answer.turn()),
+            answer: (conversation != ScriptedConversation::Side).then(|| answer.turn()),
             conversation,
             model: parsed.model,
             system: parsed.system,
@@ -276,11 +279,11 @@ impl Shared {
         response
     }
 
-    fn respond_other(&self, request: &http::Request) -> http::Response {
-        self.record(ModelRequest {
-            dialect: Dialect::Other,
+    fn respond_other(&self, request: &http::ModelHttpRequest) -> http::ModelHttpResponse {
+        self.record(SeenRequest {
+            dialect: ModelDialect::Other,
             target: request.target(),
-            conversation: Conversation::Side,
+            conversation: ScriptedConversation::Side,
             model: String::new(),
             system: String::new(),
             history: Vec::new(),
@@ -290,19 +293,19 @@ impl Shared {
         });
         let path = request.path();
         if path.ends_with("/count_tokens") {
-            http::Response::json(&serde_json::json!({ "input_tokens": 10 }))
+            http::ModelHttpResponse::json(&serde_json::json!({ "input_tokens": 10 }))
         } else if path.contains("ountTokens") {
-            http::Response::json(&serde_json::json!({ "totalTokens": 10 }))
+            http::ModelHttpResponse::json(&serde_json::json!({ "totalTokens": 10 }))
         } else if path.ends_with("/models") {
             let model =
                 serde_json::json!({ "id": "scripted", "object": "model", "owned_by": "test" });
-            http::Response::json(
+            http::ModelHttpResponse::json(
                 &serde_json::json!({ "object": "list", "data": [model], "models": [] }),
             )
         } else if path == "/" {
-            http::Response::json(&serde_json::json!({}))
+            http::ModelHttpResponse::json(&serde_json::json!({}))
         } else {
-            http::Response::not_found()
+            http::ModelHttpResponse::not_found()
         }
     }
 }

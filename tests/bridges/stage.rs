@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::clients::{Client, LaunchPlace};
-use crate::model::{ModelRequest, ScriptedModel, Turn};
+use crate::model::{ScriptedModel, ScriptedTurn, SeenRequest};
 use crate::process::ClientProcess;
 use crate::support::cli::CliEnv;
 use crate::support::session::result_of;
@@ -16,13 +16,17 @@ use crate::support::{TestClient, TestServer, TestUser};
 const SESSION: &str = "owl";
 
 pub struct Stage {
+    /// The server.
     pub server: TestServer,
     /// The server after it was killed and started again.
     restarted: Option<TestServer>,
     /// A person with every role.
     pub ann: TestClient,
+    /// Her login.
     ann_user: TestUser,
+    /// The model that the client asks.
     pub model: ScriptedModel,
+    /// The client under `pvp run`.
     pub process: ClientProcess,
     /// Who the client is in the session.
     pub agent: String,
@@ -54,7 +58,7 @@ impl Stage {
     pub async fn start(
         client: &Client,
         setting: Setting,
-        script: impl FnOnce(&std::path::Path) -> Vec<Turn>,
+        script: impl FnOnce(&std::path::Path) -> Vec<ScriptedTurn>,
     ) -> Self {
         let mut config = json!({ "client_reads": "workspace" });
         for (name, value) in setting.config.as_object().into_iter().flatten() {
@@ -220,7 +224,7 @@ impl Drop for Stage {
     }
 }
 
-fn request_summary(request: &ModelRequest) -> String {
+fn request_summary(request: &SeenRequest) -> String {
     let (conversation, answer) = (&request.conversation, &request.answer);
     let last = request.history.last();
     format!(

@@ -46,7 +46,7 @@ async fn doctor_checks_everything_and_leaves_no_files_behind() {
     }
     assert_eq!(std::fs::read_dir(cli.workdir()).unwrap().count(), 0);
     let output = cli.run_refused(&["doctor", "who"]).await;
-    assert!(output.contains("'who'"), "{output}");
+    assert!(output.contains("`who` is none of claude"), "{output}");
 }
 
 #[tokio::test]

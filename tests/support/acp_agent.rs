@@ -17,14 +17,18 @@ use super::{TEST_TIMEOUT, TestServer};
 pub const CONVERSATION: &str = "conversation-1";
 
 /// A stand-in for an agent under `pvp agent --acp` or `pvp acp`; killed when dropped.
-pub struct AcpAgent {
+pub struct AcpStandIn {
+    /// The working directory and home.
     pub cli: CliEnv,
+    /// The `pvp` that started it.
     pub run: CliProcess,
     /// Who it is in the session.
     pub participant: String,
     /// The parameters of `session/new`.
     pub session_new: Value,
+    /// What it is told.
     input: Lines<BufReader<OwnedReadHalf>>,
+    /// What it says.
     output: OwnedWriteHalf,
     /// What was read and not asked for yet.
     unread: Vec<Value>,
@@ -46,7 +50,7 @@ pub fn install(cli: &CliEnv) -> (PathBuf, UnixListener) {
     (program, UnixListener::bind(relay.join("mcp.sock")).unwrap())
 }
 
-impl AcpAgent {
+impl AcpStandIn {
     /// Starts it in a session, prompted by people.
     pub async fn start(server: &TestServer, session: &str) -> Self {
         Self::start_answering(server, session, json!({ "sessionId": CONVERSATION })).await

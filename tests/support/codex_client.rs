@@ -39,12 +39,17 @@ pub const TURN: &str = "01a1ed74-ecfe-7532-8421-e446d5b49973";
 
 /// A stand-in for Codex under `pvp run`.
 pub struct CodexClient {
+    /// The working directory and home.
     pub cli: CliEnv,
+    /// The `pvp run` that started it.
     pub run: CliProcess,
     /// Who it is in the session.
     pub participant: String,
+    /// The stand-in itself.
     program: PathBuf,
+    /// What it is told.
     up: Lines<BufReader<pipe::Receiver>>,
+    /// What it says.
     down: pipe::Sender,
 }
 

@@ -35,7 +35,9 @@ pub(super) struct CallKey {
 /// A call as the agent describes it.
 #[derive(Debug, Clone)]
 pub(super) struct ReportedCall {
+    /// The call as the agent reports it.
     pub(super) call: ToolCall,
+    /// What else the agent says about it.
     pub(super) meta: Meta,
     /// Output that came in pieces.
     streamed: String,
@@ -44,11 +46,11 @@ pub(super) struct ReportedCall {
     /// What was allowed, to compare it with what ran.
     allowed: Option<AllowedForm>,
     /// Where it is reported, if it was allowed.
-    run: Option<RunningCall>,
+    run: Option<AcpCall>,
 }
 
 #[derive(Debug, Clone)]
-struct RunningCall {
+struct AcpCall {
     updates: mpsc::Sender<RunUpdate>,
     /// What was sent of the output.
     sent: String,
@@ -168,7 +170,7 @@ impl Calls {
         tokio::spawn(follow(allowed, receiver, key.session.clone(), stop));
         let reported = self.entry(key);
         // Of several questions about one call, the last is the one whose answer lets it run.
-        reported.run = Some(RunningCall {
+        reported.run = Some(AcpCall {
             updates,
             sent: String::new(),
         });

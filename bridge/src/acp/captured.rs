@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::calls::{CallKey, Calls};
 use super::permission::{allow_option, reject_option, translate_call};
 use super::report::report;
-use super::wire::Message;
-use crate::translation::Place;
+use super::wire::AcpMessage;
+use crate::translation::CallPlace;
 
 const AGENTS: [(&str, &str); 6] = [
     ("claude", include_str!("captures/claude.jsonl")),
@@ -19,14 +19,14 @@ const AGENTS: [(&str, &str); 6] = [
     ("qwen", include_str!("captures/qwen.jsonl")),
 ];
 
-fn messages(agent: &str) -> impl Iterator<Item = Message> {
+fn messages(agent: &str) -> impl Iterator<Item = AcpMessage> {
     let (_, text) = AGENTS.iter().find(|(name, _)| *name == agent).unwrap();
     text.lines()
-        .map(|line| Message::parse(line.as_bytes()).unwrap())
+        .map(|line| AcpMessage::parse(line.as_bytes()).unwrap())
 }
 
-fn place() -> Place {
-    Place {
+fn place() -> CallPlace {
+    CallPlace {
         workspace: "/home/dev/work".into(),
         cwd: "/home/dev/work".into(),
     }
@@ -37,11 +37,11 @@ fn question(agent: &str) -> Option<(String, Value, String, [Option<String>; 2])>
     let mut calls = Calls::default();
     for message in messages(agent) {
         match message {
-            Message::Notification { params, .. } => {
+            AcpMessage::Notification { params, .. } => {
                 let update: SessionNotification = serde_json::from_value(params).unwrap();
                 calls.on_update(&update.session_id.0, &update.update);
             }
-            Message::Request { params, .. } => {
+            AcpMessage::Request { params, .. } => {
                 let asked: RequestPermissionRequest = serde_json::from_value(params).unwrap();
                 let key = CallKey {
                     session: asked.session_id.0.to_string(),
@@ -55,7 +55,7 @@ fn question(agent: &str) -> Option<(String, Value, String, [Option<String>; 2])>
                 let options = options.map(|option| option.map(str::to_owned));
                 return Some((call.tool_name, call.arguments.into(), call.purpose, options));
             }
-            Message::Response { .. } => panic!("nobody asked it"),
+            AcpMessage::Response { .. } => panic!("nobody asked it"),
         }
     }
     None
@@ -107,7 +107,7 @@ fn results_have_their_output_and_exit_code() {
         let mut calls = Calls::default();
         let mut unasked = None;
         for message in messages(agent) {
-            if let Message::Notification { params, .. } = message {
+            if let AcpMessage::Notification { params, .. } = message {
                 let update: SessionNotification = serde_json::from_value(params).unwrap();
                 unasked = unasked.or(calls.on_update(&update.session_id.0, &update.update));
             }
@@ -171,7 +171,7 @@ fn a_diff_is_a_write_or_an_edit_or_stays_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let workspace = directory.path().canonicalize().unwrap();
     std::fs::write(workspace.join("a"), "one two").unwrap();
-    let place = Place {
+    let place = CallPlace {
         workspace: workspace.clone(),
         cwd: workspace.clone(),
     };

@@ -19,8 +19,8 @@ use tokio::sync::mpsc;
 use super::desk::{Desk, DeskEvent};
 use super::modes::{self, ModeChange};
 use super::own_tools::OwnTools;
-use super::process::{AgentProcess, AgentStreams};
-use super::wire::{AUTH_REQUIRED, METHOD_NOT_FOUND, Message, RpcError};
+use super::process::{AcpProcess, AgentStreams};
+use super::wire::{AUTH_REQUIRED, AcpMessage, METHOD_NOT_FOUND, RpcError};
 use crate::headless::{ClientEvent, ClientInstruction, HeadlessClient};
 use crate::supervisor::Supervisor;
 
@@ -36,7 +36,7 @@ const MAX_FOLLOW_UPS: u32 = 10;
 
 /// An agent that was started and has introduced itself.
 pub struct AcpAgent {
-    process: AgentProcess,
+    process: AcpProcess,
     streams: AgentStreams,
     introduction: InitializeResponse,
     last_id: u64,
@@ -50,7 +50,7 @@ pub(super) fn client_capabilities() -> Value {
 impl AcpAgent {
     /// Starts an agent that works in this directory, an absolute path without links.
     pub async fn start(command: &[OsString], workspace: &Path) -> anyhow::Result<Self> {
-        let (process, streams) = AgentProcess::start(command, workspace)?;
+        let (process, streams) = AcpProcess::start(command, workspace)?;
         let mut starting = StartingAgent {
             streams,
             last_id: 0,
@@ -106,7 +106,7 @@ impl AcpAgent {
         let (instructions, instruction_receiver) = mpsc::channel(16);
         let (event_sender, events) = mpsc::channel(64);
         let outgoing = starting.streams.outgoing.clone();
-        let conversation = Conversation {
+        let conversation = AcpConversation {
             desk: Desk::new(supervisor.clone(), agent, outgoing, own_tools),
             streams: starting.streams,
             session,
@@ -163,7 +163,7 @@ impl StartingAgent {
         let id = Value::from(self.last_id);
         self.streams
             .outgoing
-            .send(&Message::request(id.clone(), method, params));
+            .send(&AcpMessage::request(id.clone(), method, params));
         let answer = tokio::time::timeout(START_TIMEOUT, self.answer(&id));
         let answer = answer.await.with_context(|| {
             let seconds = START_TIMEOUT.as_secs();
@@ -182,9 +182,9 @@ impl StartingAgent {
     async fn answer(&mut self, expected: &Value) -> Option<Result<Value, RpcError>> {
         loop {
             match self.streams.incoming.recv().await? {
-                Message::Response { id, outcome } if id == *expected => return Some(outcome),
-                Message::Response { .. } | Message::Notification { .. } => {}
-                Message::Request { id, method, .. } => {
+                AcpMessage::Response { id, outcome } if id == *expected => return Some(outcome),
+                AcpMessage::Response { .. } | AcpMessage::Notification { .. } => {}
+                AcpMessage::Request { id, method, .. } => {
                     let error = RpcError::new(METHOD_NOT_FOUND, format!("not now: {method}"));
                     self.streams.outgoing.respond(id, Err(error));
                 }
@@ -218,26 +218,31 @@ impl StartingAgent {
 }
 
 /// A conversation with an agent.
-struct Conversation {
+struct AcpConversation {
+    /// Has the calls decided.
     desk: Desk,
+    /// The ends of the agent.
     streams: AgentStreams,
+    /// The agent's id of the conversation.
     session: String,
+    /// The id of the last request.
     last_id: u64,
-    turn: Option<Turn>,
+    /// The turn that is under way.
+    turn: Option<AcpTurn>,
     /// Why calls were denied, if the agent could not be told within the turn.
     untold: Option<String>,
     /// What was not passed on yet.
     unsaid: VecDeque<ClientEvent>,
 }
 
-struct Turn {
+struct AcpTurn {
     /// The id of the prompt that the agent answers.
     request: Value,
     follow_ups: u32,
     interrupted: bool,
 }
 
-impl Conversation {
+impl AcpConversation {
     async fn run(
         mut self,
         mut instructions: mpsc::Receiver<ClientInstruction>,
@@ -275,19 +280,19 @@ impl Conversation {
         }
     }
 
-    fn on_message(&mut self, message: Message) {
+    fn on_message(&mut self, message: AcpMessage) {
         match message {
-            Message::Request { id, method, params } => {
+            AcpMessage::Request { id, method, params } => {
                 if !self.desk.on_request(&id, &method, params) {
                     let error = RpcError::new(METHOD_NOT_FOUND, format!("no method {method}"));
                     self.streams.outgoing.respond(id, Err(error));
                 }
             }
-            Message::Notification { method, params } if method == "session/update" => {
+            AcpMessage::Notification { method, params } if method == "session/update" => {
                 self.unsaid.extend(self.desk.on_update(&params));
             }
-            Message::Notification { .. } => {}
-            Message::Response { id, outcome } => self.on_response(&id, outcome),
+            AcpMessage::Notification { .. } => {}
+            AcpMessage::Response { id, outcome } => self.on_response(&id, outcome),
         }
     }
 
@@ -311,7 +316,7 @@ impl Conversation {
         }
     }
 
-    fn finish_reason(&mut self, turn: &Turn, outcome: Result<Value, RpcError>) -> FinishReason {
+    fn finish_reason(&mut self, turn: &AcpTurn, outcome: Result<Value, RpcError>) -> FinishReason {
         let parsed = outcome.map(|result| serde_json::from_value::<PromptResponse>(result).ok());
         match parsed {
             _ if turn.interrupted => FinishReason::Interrupted,
@@ -346,13 +351,13 @@ impl Conversation {
         let request = Value::from(self.last_id);
         let prompt = json!([{ "type": "text", "text": text }]);
         let params = json!({ "sessionId": self.session, "prompt": prompt });
-        let message = Message::request(request.clone(), "session/prompt", params);
+        let message = AcpMessage::request(request.clone(), "session/prompt", params);
         if !self.streams.outgoing.send(&message) {
             self.unsaid
                 .push_back(ClientEvent::TurnEnded(FinishReason::Error));
             return;
         }
-        self.turn = Some(Turn {
+        self.turn = Some(AcpTurn {
             request,
             follow_ups,
             interrupted: false,
@@ -366,7 +371,7 @@ impl Conversation {
         };
         turn.interrupted = true;
         let params = json!({ "sessionId": self.session });
-        let cancel = Message::notification("session/cancel", params);
+        let cancel = AcpMessage::notification("session/cancel", params);
         self.streams.outgoing.send(&cancel);
         self.desk.cancel(&self.session);
     }

@@ -65,13 +65,13 @@ impl Denied {
 }
 
 /// A proposal that is withdrawn or stopped when nobody wants it any more.
-pub(super) struct OpenProposal {
+pub(super) struct DelegatedProposal {
     agent: Arc<Agent>,
     id: MessageId,
     over: AtomicBool,
 }
 
-impl OpenProposal {
+impl DelegatedProposal {
     pub(super) fn new(agent: Arc<Agent>, id: MessageId) -> Self {
         let over = AtomicBool::new(false);
         Self { agent, id, over }
@@ -83,7 +83,7 @@ impl OpenProposal {
     }
 }
 
-impl Drop for OpenProposal {
+impl Drop for DelegatedProposal {
     fn drop(&mut self) {
         if self.over.load(Ordering::Relaxed) {
             return;
@@ -156,7 +156,7 @@ impl Delegate {
         let handle = self
             .propose(async move { agent.propose_file_tool(&file_tool, "").await })
             .await?;
-        let open = OpenProposal::new(self.agent.clone(), handle.id.clone());
+        let open = DelegatedProposal::new(self.agent.clone(), handle.id.clone());
         let output = output_of(handle).await;
         if output.is_ok() || output.as_ref().is_err_and(|denied| denied.decided) {
             open.is_over();
@@ -190,7 +190,7 @@ impl Delegate {
             Err(_) => {
                 tokio::spawn(async move {
                     if let Ok(Ok(handle)) = task.await {
-                        drop(OpenProposal::new(agent, handle.id.clone()));
+                        drop(DelegatedProposal::new(agent, handle.id.clone()));
                     }
                 });
                 Err(Denied::failed(super::SERVER_AWAY.to_owned()))

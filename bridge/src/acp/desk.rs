@@ -21,7 +21,7 @@ use super::calls::{AllowedChange, CallKey, Calls, UnaskedCall};
 use super::delegated::{Delegate, Denied, is_delegated};
 use super::own_tools::OwnTools;
 use super::permission::{allow_option, translate_call};
-use super::question::{Answer, Question, cancelled, rejected, selected};
+use super::question::{PermissionQuestion, QuestionAnswer, cancelled, rejected, selected};
 use super::terminals::Terminals;
 use super::wire::{INTERNAL_ERROR, Outgoing, RpcError};
 use super::{SERVER_AWAY, modes};
@@ -35,25 +35,35 @@ const MAX_REQUESTS: usize = 64;
 const MAX_REASONS: usize = 32;
 
 pub(super) struct Desk {
+    /// Has the calls decided.
     pub(super) supervisor: Supervisor,
+    /// Where answers go.
     to_agent: Outgoing,
+    /// Carries out what the agent leaves to us.
     delegate: Delegate,
+    /// Binds the files that calls change.
     files: Arc<ClientFileCalls>,
+    /// The tools that the agent is offered.
     own_tools: OwnTools,
+    /// The calls that the agent has reported.
     calls: Calls,
     /// What is being decided or done, by the id of the request.
-    pending: BTreeMap<String, PendingRequest>,
+    pending: BTreeMap<String, OpenRequest>,
+    /// The tasks that decide and carry out.
     tasks: JoinSet<Done>,
     /// Why calls of a conversation were denied, until the agent is told.
     reasons: BTreeMap<String, Vec<String>>,
     /// Conversations whose turn is to end; nothing more is granted in it.
     cancelled: BTreeSet<String>,
+    /// Where it is told that people want a conversation to stop.
     stop: mpsc::Sender<String>,
+    /// The other end of it.
     stops: mpsc::Receiver<String>,
+    /// A name of this start, so that ids are never repeated.
     start: Arc<str>,
 }
 
-struct PendingRequest {
+struct OpenRequest {
     id: Value,
     session: String,
     task: AbortHandle,
@@ -68,7 +78,7 @@ struct Done {
 }
 
 enum Outcome {
-    Question(CallKey, Answer),
+    PermissionQuestion(CallKey, QuestionAnswer),
     Delegated(Result<Value, Denied>),
 }
 
@@ -160,7 +170,7 @@ impl Desk {
             self.to_agent.respond(id.clone(), Ok(selected(option)));
             return;
         }
-        let question = Question {
+        let question = PermissionQuestion {
             key: key.clone(),
             number,
             reported,
@@ -170,7 +180,7 @@ impl Desk {
         let deciding = question.decide(self.supervisor.clone(), self.files.clone());
         let session = key.session.clone();
         self.begin(id, request, session, Some(asked.options), async move {
-            Outcome::Question(key, deciding.await)
+            Outcome::PermissionQuestion(key, deciding.await)
         });
     }
 
@@ -208,7 +218,7 @@ impl Desk {
                 outcome: work.await,
             }
         });
-        let pending = PendingRequest {
+        let pending = OpenRequest {
             id: id.clone(),
             session,
             task,
@@ -233,8 +243,10 @@ impl Desk {
     fn on_done(&mut self, done: Done) {
         let pending = self.pending.remove(&done.request);
         match (done.outcome, pending) {
-            (Outcome::Question(key, answer), Some(pending)) => self.on_answer(key, answer, pending),
-            (Outcome::Question(_, Answer::Allowed { call, .. }), None) => {
+            (Outcome::PermissionQuestion(key, answer), Some(pending)) => {
+                self.on_answer(key, answer, pending)
+            }
+            (Outcome::PermissionQuestion(_, QuestionAnswer::Allowed { call, .. }), None) => {
                 // The question was taken back just before.
                 tokio::spawn(call.finish(CallReport {
                     error: Some("the agent took the question back".to_owned()),
@@ -242,7 +254,10 @@ impl Desk {
                     ..CallReport::default()
                 }));
             }
-            (Outcome::Question(_, Answer::Denied(_)) | Outcome::Delegated(_), None) => {}
+            (
+                Outcome::PermissionQuestion(_, QuestionAnswer::Denied(_)) | Outcome::Delegated(_),
+                None,
+            ) => {}
             (Outcome::Delegated(result), Some(pending)) => {
                 if let Err(denied) = &result
                     && denied.decided
@@ -255,14 +270,14 @@ impl Desk {
         }
     }
 
-    fn on_answer(&mut self, key: CallKey, answer: Answer, pending: PendingRequest) {
+    fn on_answer(&mut self, key: CallKey, answer: QuestionAnswer, pending: OpenRequest) {
         let options = pending.options.unwrap_or_default();
         match answer {
-            Answer::Allowed { option, call, form } => {
+            QuestionAnswer::Allowed { option, call, form } => {
                 self.calls.on_allowed(&key, *call, form, self.stop.clone());
                 self.to_agent.respond(pending.id, Ok(selected(&option)));
             }
-            Answer::Denied(denial) => {
+            QuestionAnswer::Denied(denial) => {
                 let told = format!("About `{}`: {}", self.title(&key), denial.reason);
                 self.keep_reason(&key.session, &told);
                 self.to_agent.respond(pending.id, Ok(rejected(&options)));
@@ -296,7 +311,7 @@ impl Desk {
 
     /// Takes back what a conversation asked, because its turn is to end.
     pub(super) fn cancel(&mut self, session: &str) {
-        let of_session = |pending: &PendingRequest| pending.session == session;
+        let of_session = |pending: &OpenRequest| pending.session == session;
         let requests: Vec<_> = self
             .pending
             .iter()

@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v1::{
 use pvp_protocol::{FileTool, JsonObject, ToolCategory};
 use serde_json::{Value, json};
 
-use crate::translation::{Place, TranslatedCall, translate};
+use crate::translation::{CallPlace, TranslatedCall, translate};
 
 /// Bytes of the longest name of a tool that is shown as the name.
 const MAX_NAME_BYTES: usize = 100;
@@ -58,7 +58,7 @@ fn is_unique(options: &[PermissionOption], id: &str) -> bool {
 pub(super) fn translate_call(
     call: &ToolCall,
     meta: Option<&Meta>,
-    place: &Place,
+    place: &CallPlace,
 ) -> TranslatedCall {
     let name = tool_name(call, meta);
     let input = match &call.raw_input {
@@ -113,7 +113,7 @@ fn shell_call(
     call: &ToolCall,
     input: &JsonObject,
     name: Option<&str>,
-    place: &Place,
+    place: &CallPlace,
 ) -> Option<TranslatedCall> {
     if call.kind != ToolKind::Execute {
         return None;
@@ -148,7 +148,7 @@ fn titled_command(call: &ToolCall) -> Option<JsonObject> {
 }
 
 /// A change of one file of which the agent shows what is there and what will be.
-fn file_change(call: &ToolCall, place: &Place) -> Option<TranslatedCall> {
+fn file_change(call: &ToolCall, place: &CallPlace) -> Option<TranslatedCall> {
     let mut diffs = call.content.iter().filter_map(|content| match content {
         ToolCallContent::Diff(diff) => Some(diff),
         _ => None,
@@ -158,39 +158,39 @@ fn file_change(call: &ToolCall, place: &Place) -> Option<TranslatedCall> {
     };
     let path = diff.path.to_str()?;
     let (name, input) = match change_of(diff, place) {
-        FileChange::Whole => (
+        AskedChange::Whole => (
             "Write",
             json!({"file_path": path, "content": diff.new_text}),
         ),
-        FileChange::Part(old_text) => {
+        AskedChange::Part(old_text) => {
             let new_text = &diff.new_text;
             let input = json!({"file_path": path, "old_string": old_text, "new_string": new_text});
             ("Edit", input)
         }
-        FileChange::Unclear => return None,
+        AskedChange::Unclear => return None,
     };
     let translated = translate(name, input.as_object()?, place);
     is_ours(&translated).then_some(translated)
 }
 
 /// How much of a file the two texts of a diff are.
-enum FileChange<'a> {
+enum AskedChange<'a> {
     Whole,
     Part(&'a str),
     Unclear,
 }
 
-fn change_of<'a>(diff: &'a Diff, place: &Place) -> FileChange<'a> {
+fn change_of<'a>(diff: &'a Diff, place: &CallPlace) -> AskedChange<'a> {
     let present = present_text(&place.cwd.join(&diff.path));
     match (diff.old_text.as_deref(), present.as_deref()) {
-        (None | Some(""), None) => FileChange::Whole,
-        (Some(old_text), Some(present)) if old_text == present => FileChange::Whole,
+        (None | Some(""), None) => AskedChange::Whole,
+        (Some(old_text), Some(present)) if old_text == present => AskedChange::Whole,
         (Some(old_text), Some(present))
             if !old_text.is_empty() && present.matches(old_text).count() == 1 =>
         {
-            FileChange::Part(old_text)
+            AskedChange::Part(old_text)
         }
-        (Some(_) | None, Some(_) | None) => FileChange::Unclear,
+        (Some(_) | None, Some(_) | None) => AskedChange::Unclear,
     }
 }
 
@@ -206,7 +206,7 @@ fn other_call(
     call: &ToolCall,
     name: Option<&str>,
     mut input: JsonObject,
-    place: &Place,
+    place: &CallPlace,
 ) -> TranslatedCall {
     let kind = kind_word(call.kind);
     let name = name.unwrap_or(kind);

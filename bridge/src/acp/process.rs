@@ -11,7 +11,7 @@ use tokio::io::BufReader;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use super::wire::{Message, Outgoing, read_messages};
+use super::wire::{AcpMessage, Outgoing, read_messages};
 
 /// Messages of an agent that may wait to be read; it writes no more while they do.
 const MAX_UNREAD: usize = 64;
@@ -20,18 +20,18 @@ const MAX_UNREAD: usize = 64;
 const END_GRACE: Duration = Duration::from_secs(2);
 
 /// A running agent; it and what it runs are killed when this is dropped.
-pub(super) struct AgentProcess {
+pub(super) struct AcpProcess {
     child: Child,
     group: Option<Pid>,
 }
 
 /// The two ends of what is said to an agent and by it.
 pub(super) struct AgentStreams {
-    pub(super) incoming: mpsc::Receiver<Message>,
+    pub(super) incoming: mpsc::Receiver<AcpMessage>,
     pub(super) outgoing: Outgoing,
 }
 
-impl AgentProcess {
+impl AcpProcess {
     pub(super) fn start(
         command: &[OsString],
         workspace: &Path,
@@ -72,7 +72,7 @@ impl AgentProcess {
     }
 }
 
-impl Drop for AgentProcess {
+impl Drop for AcpProcess {
     fn drop(&mut self) {
         // What it started may outlive it, and has no business to.
         if let Some(group) = self.group {

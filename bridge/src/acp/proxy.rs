@@ -20,9 +20,11 @@ use super::client::client_capabilities;
 use super::desk::{Desk, DeskEvent};
 use super::modes::{self, ModeChange};
 use super::own_tools::OwnTools;
-use super::process::{AgentProcess, AgentStreams};
+use super::process::{AcpProcess, AgentStreams};
 use super::recorder::Recorder;
-use super::wire::{INVALID_PARAMS, METHOD_NOT_FOUND, Message, Outgoing, RpcError, read_messages};
+use super::wire::{
+    AcpMessage, INVALID_PARAMS, METHOD_NOT_FOUND, Outgoing, RpcError, read_messages,
+};
 use crate::client_files::PersonAtClient;
 use crate::supervisor::Supervisor;
 
@@ -74,13 +76,13 @@ impl EditorAgent {
         output: impl AsyncWrite + Send + Unpin + 'static,
     ) -> anyhow::Result<ProxyEnd> {
         let workspace = &self.supervisor.client().workspace;
-        let (process, agent_streams) = AgentProcess::start(&self.command, workspace)?;
+        let (process, agent_streams) = AcpProcess::start(&self.command, workspace)?;
         let (sender, editor) = mpsc::channel(MAX_UNREAD);
         let reading = tokio::spawn(read_messages(BufReader::new(input), sender));
         let own_tools = OwnTools::listen(&self.agent);
         let servers = own_tools.servers();
         let outgoing = agent_streams.outgoing.clone();
-        let proxy = Proxy {
+        let proxy = EditorProxy {
             recorder: Recorder::start(&self.supervisor, self.person),
             desk: Desk::new(self.supervisor, self.agent, outgoing, own_tools),
             to_editor: Outgoing::start(output),
@@ -103,18 +105,23 @@ impl EditorAgent {
     }
 }
 
-struct Proxy {
+struct EditorProxy {
+    /// Has the calls decided.
     desk: Desk,
+    /// Tells the session what is said.
     recorder: Recorder,
+    /// Where the editor is spoken to.
     to_editor: Outgoing,
+    /// The ends of the agent.
     agent: AgentStreams,
     /// The MCP servers to add to those of the editor.
     servers: Vec<Value>,
     /// How the ids of our own requests begin.
     prefix: String,
+    /// The number of the last request of our own.
     last_id: u64,
     /// The prompts that are being answered, by conversation.
-    turns: BTreeMap<String, Turn>,
+    turns: BTreeMap<String, EditorTurn>,
     /// The requests of the editor that open conversations, by id.
     opening: BTreeMap<String, Value>,
     /// Opened conversations that are brought to another mode first, by the id of our request.
@@ -129,7 +136,7 @@ struct Proxy {
     interrupts: Vec<MessageId>,
 }
 
-struct Turn {
+struct EditorTurn {
     /// The editor's id of its prompt.
     editor_id: Value,
     /// The id of the prompt that the agent answers.
@@ -144,10 +151,10 @@ struct OpenedConversation {
     mode: String,
 }
 
-impl Proxy {
+impl EditorProxy {
     async fn run(
         mut self,
-        mut editor: mpsc::Receiver<Message>,
+        mut editor: mpsc::Receiver<AcpMessage>,
         mut requests: mpsc::Receiver<PersonRequest>,
     ) -> ProxyEnd {
         loop {
@@ -172,25 +179,25 @@ impl Proxy {
         }
     }
 
-    fn on_editor(&mut self, message: Message) {
+    fn on_editor(&mut self, message: AcpMessage) {
         match message {
-            Message::Request { id, method, params } => {
+            AcpMessage::Request { id, method, params } => {
                 match self.checked_request(&id, &method, params) {
-                    Ok(params) => self.tell_agent(Message::Request { id, method, params }),
+                    Ok(params) => self.tell_agent(AcpMessage::Request { id, method, params }),
                     Err(error) => drop(self.to_editor.respond(id, Err(error))),
                 }
             }
-            Message::Notification { method, params } if method == "session/cancel" => {
+            AcpMessage::Notification { method, params } if method == "session/cancel" => {
                 let conversation = params["sessionId"].as_str().unwrap_or_default();
                 self.cancel(conversation);
             }
-            Message::Notification { method, params } => {
-                self.tell_agent(Message::Notification { method, params });
+            AcpMessage::Notification { method, params } => {
+                self.tell_agent(AcpMessage::Notification { method, params });
             }
-            Message::Response { id, outcome } => {
+            AcpMessage::Response { id, outcome } => {
                 // What nobody asked the editor is not an answer.
                 if self.asked_editor.remove(&id.to_string()) {
-                    self.tell_agent(Message::Response { id, outcome });
+                    self.tell_agent(AcpMessage::Response { id, outcome });
                 }
             }
         }
@@ -279,7 +286,7 @@ impl Proxy {
             return Err(RpcError::new(INVALID_PARAMS, why));
         }
         self.recorder.prompt(&conversation, &prompt_text(params));
-        let turn = Turn {
+        let turn = EditorTurn {
             editor_id: id.clone(),
             agent_id: id.clone(),
             follow_ups: 0,
@@ -289,10 +296,10 @@ impl Proxy {
         Ok(())
     }
 
-    fn on_agent(&mut self, message: Message) {
+    fn on_agent(&mut self, message: AcpMessage) {
         match message {
-            Message::Request { id, method, params } => self.on_agent_request(id, method, params),
-            Message::Notification { method, mut params } => {
+            AcpMessage::Request { id, method, params } => self.on_agent_request(id, method, params),
+            AcpMessage::Notification { method, mut params } => {
                 if method == "session/update" {
                     let conversation = params["sessionId"].as_str().unwrap_or_default().to_owned();
                     for event in self.desk.on_update(&params) {
@@ -300,16 +307,16 @@ impl Proxy {
                     }
                     hide_terminals(&mut params);
                 }
-                self.tell_editor(Message::Notification { method, params });
+                self.tell_editor(AcpMessage::Notification { method, params });
             }
-            Message::Response { id, outcome } => self.on_agent_response(id, outcome),
+            AcpMessage::Response { id, outcome } => self.on_agent_response(id, outcome),
         }
     }
 
     fn on_agent_request(&mut self, id: Value, method: String, params: Value) {
         if PASSED_ON.contains(&method.as_str()) && self.asked_editor.len() < MAX_OPEN {
             self.asked_editor.insert(id.to_string());
-            self.tell_editor(Message::Request { id, method, params });
+            self.tell_editor(AcpMessage::Request { id, method, params });
         } else if !self.desk.on_request(&id, &method, params) {
             let why = format!("PVP does not pass `{method}` on, because it may run something");
             let error = RpcError::new(METHOD_NOT_FOUND, why);
@@ -329,7 +336,7 @@ impl Proxy {
         match turn.map(|(conversation, _)| conversation.clone()) {
             Some(conversation) => self.on_turn_ended(&conversation, outcome),
             None if is_ours(&id, &self.prefix) => {}
-            None => self.tell_editor(Message::Response { id, outcome }),
+            None => self.tell_editor(AcpMessage::Response { id, outcome }),
         }
     }
 
@@ -407,7 +414,7 @@ impl Proxy {
                 let params = json!({ "sessionId": conversation, "prompt": prompt });
                 let agent_id = self.ask_agent("session/prompt", params);
                 self.show(conversation, &text);
-                let turn = Turn {
+                let turn = EditorTurn {
                     agent_id,
                     follow_ups: turn.follow_ups + 1,
                     ..turn
@@ -436,7 +443,7 @@ impl Proxy {
         let content = json!({ "type": "text", "text": text });
         let update = json!({ "sessionUpdate": "user_message_chunk", "content": content });
         let params = json!({ "sessionId": conversation, "update": update });
-        self.tell_editor(Message::notification("session/update", params));
+        self.tell_editor(AcpMessage::notification("session/update", params));
     }
 
     fn on_person(&mut self, request: PersonRequest) {
@@ -482,21 +489,21 @@ impl Proxy {
             self.desk.cancel(conversation);
         }
         let params = json!({ "sessionId": conversation });
-        self.tell_agent(Message::notification("session/cancel", params));
+        self.tell_agent(AcpMessage::notification("session/cancel", params));
     }
 
     fn ask_agent(&mut self, method: &str, params: Value) -> Value {
         self.last_id += 1;
         let id = Value::from(format!("{}{}", self.prefix, self.last_id));
-        self.tell_agent(Message::request(id.clone(), method, params));
+        self.tell_agent(AcpMessage::request(id.clone(), method, params));
         id
     }
 
-    fn tell_agent(&self, message: Message) {
+    fn tell_agent(&self, message: AcpMessage) {
         self.agent.outgoing.send(&message);
     }
 
-    fn tell_editor(&self, message: Message) {
+    fn tell_editor(&self, message: AcpMessage) {
         self.to_editor.send(&message);
     }
 }
@@ -509,7 +516,7 @@ fn no_asking_mode() -> &'static str {
     "under PVP the agent has to ask, and it has no mode in which it does; change its own settings"
 }
 
-fn finish_reason(turn: &Turn, outcome: &Result<Value, RpcError>) -> FinishReason {
+fn finish_reason(turn: &EditorTurn, outcome: &Result<Value, RpcError>) -> FinishReason {
     let response = outcome.as_ref().ok().cloned();
     let response = response.and_then(|it| serde_json::from_value::<PromptResponse>(it).ok());
     match response.map(|response| response.stop_reason) {

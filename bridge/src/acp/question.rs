@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const MAX_ID_BYTES: usize = 200;
 
 /// A question of an agent.
-pub(super) struct Question {
+pub(super) struct PermissionQuestion {
     pub(super) key: CallKey,
     /// Tells questions about the same call apart.
     pub(super) number: u32,
@@ -38,7 +38,7 @@ pub(super) struct Question {
 }
 
 /// The answer to a question.
-pub(super) enum Answer {
+pub(super) enum QuestionAnswer {
     Allowed {
         /// The option to choose.
         option: String,
@@ -62,13 +62,13 @@ pub(super) fn rejected(options: &[PermissionOption]) -> Value {
     reject_option(options).map_or_else(cancelled, selected)
 }
 
-impl Question {
+impl PermissionQuestion {
     /// Waits until people have decided. Whatever goes wrong is a denial.
     pub(super) async fn decide(
         self,
         supervisor: Supervisor,
         files: Arc<ClientFileCalls>,
-    ) -> Answer {
+    ) -> QuestionAnswer {
         let place = supervisor.place();
         let reported = self.reported.clone();
         let binding_files = files.clone();
@@ -79,17 +79,17 @@ impl Question {
             (call, bound)
         });
         let Ok((call, bound)) = prepared.await else {
-            return Answer::Denied(failed("Not allowed: the call could not be read."));
+            return QuestionAnswer::Denied(failed("Not allowed: the call could not be read."));
         };
         let pending = match self
             .propose(&supervisor, call.clone(), bound.as_ref())
             .await
         {
             Ok(pending) => pending,
-            Err(denial) => return Answer::Denied(denial),
+            Err(denial) => return QuestionAnswer::Denied(denial),
         };
         match wait(pending, &supervisor).await {
-            CallDecision::Denied(denial) => Answer::Denied(denial),
+            CallDecision::Denied(denial) => QuestionAnswer::Denied(denial),
             CallDecision::Allowed(allowed) => self.allow(allowed, call, bound, files).await,
         }
     }
@@ -131,7 +131,7 @@ impl Question {
         call: TranslatedCall,
         bound: Option<BoundClientCall>,
         files: Arc<ClientFileCalls>,
-    ) -> Answer {
+    ) -> QuestionAnswer {
         let problem = match &allowed.edited {
             Some(edited) => Some(edit_denial(&call, edited)),
             None if allow_option(&self.options).is_none() => {
@@ -150,7 +150,7 @@ impl Question {
             };
             allowed.finish(report).await;
             let kind = DenialKind::Rejected;
-            return Answer::Denied(Denial { kind, reason });
+            return QuestionAnswer::Denied(Denial { kind, reason });
         };
         let line = call.arguments.get("full_command").and_then(Value::as_str);
         let form = AllowedForm {
@@ -160,7 +160,7 @@ impl Question {
                 bound,
             }),
         };
-        Answer::Allowed {
+        QuestionAnswer::Allowed {
             option: option.to_owned(),
             call: allowed,
             form,

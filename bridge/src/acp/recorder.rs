@@ -77,11 +77,17 @@ impl Recorder {
 }
 
 struct RecorderTask {
+    /// The connection to the session.
     connection: Connection,
+    /// Who the agent is there.
     agent: ParticipantId,
+    /// The session.
     session: SessionId,
+    /// The name of the agent program.
     client: String,
+    /// Its version, if it is known.
     version: Option<String>,
+    /// The person at the editor, if their link is saved.
     person: Option<PersonAtClient>,
     /// The answers that are being given, by conversation.
     answers: BTreeMap<String, ResponseStream>,

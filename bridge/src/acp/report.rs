@@ -37,6 +37,7 @@ pub(super) fn report(call: &ToolCall, meta: &Meta, streamed: &str) -> Option<Cal
         error: (!completed && exit_code.is_none())
             .then(|| "the agent says that it failed".to_owned()),
         outcome: None,
+        in_background: false,
     })
 }
 

@@ -11,7 +11,7 @@ use pvp_protocol::{JsonObject, MessageId};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::delegated::{Denied, OpenProposal};
+use super::delegated::{DelegatedProposal, Denied};
 use super::wire::{INVALID_PARAMS, RpcError};
 
 /// Terminals that an agent may have at a time.
@@ -37,7 +37,7 @@ struct TerminalList {
 struct Terminal {
     state: watch::Receiver<TerminalState>,
     /// Stops the command when it is dropped.
-    _proposal: Arc<OpenProposal>,
+    _proposal: Arc<DelegatedProposal>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -94,7 +94,7 @@ impl Terminals {
         mut handle: ProposalHandle,
         limit: Option<u64>,
     ) -> Result<Value, Denied> {
-        let open = Arc::new(OpenProposal::new(agent, handle.id.clone()));
+        let open = Arc::new(DelegatedProposal::new(agent, handle.id.clone()));
         let mut state = TerminalState::default();
         let limit = limit.and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.map_or(MAX_OUTPUT_BYTES, |limit| limit.min(MAX_OUTPUT_BYTES));
@@ -204,7 +204,7 @@ fn unknown() -> RpcError {
 /// Keeps what a terminal shows up to date, until its command has ended.
 async fn follow(
     mut handle: ProposalHandle,
-    open: std::sync::Weak<OpenProposal>,
+    open: std::sync::Weak<DelegatedProposal>,
     state: watch::Sender<TerminalState>,
     limit: usize,
 ) {

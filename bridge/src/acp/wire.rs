@@ -17,7 +17,7 @@ pub(super) const AUTH_REQUIRED: i64 = -32000;
 
 /// What one line says.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Message {
+pub(super) enum AcpMessage {
     Request {
         id: Value,
         method: String,
@@ -47,7 +47,7 @@ impl RpcError {
     }
 }
 
-impl Message {
+impl AcpMessage {
     /// Reads a line; `None` if it is no message.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(line) else {
@@ -57,9 +57,11 @@ impl Message {
         let params = fields.remove("params").unwrap_or(Value::Null);
         match (fields.remove("method"), id) {
             (Some(Value::String(method)), Some(id)) => {
-                Some(Message::Request { id, method, params })
+                Some(AcpMessage::Request { id, method, params })
             }
-            (Some(Value::String(method)), None) => Some(Message::Notification { method, params }),
+            (Some(Value::String(method)), None) => {
+                Some(AcpMessage::Notification { method, params })
+            }
             (None, Some(id)) => {
                 let outcome = match fields.remove("error") {
                     None | Some(Value::Null) => Ok(fields.remove("result").unwrap_or(Value::Null)),
@@ -68,14 +70,14 @@ impl Message {
                         message: error_text(&error),
                     }),
                 };
-                Some(Message::Response { id, outcome })
+                Some(AcpMessage::Response { id, outcome })
             }
             (Some(_) | None, _) => None,
         }
     }
 
     pub(super) fn request(id: impl Into<Value>, method: &str, params: Value) -> Self {
-        Message::Request {
+        AcpMessage::Request {
             id: id.into(),
             method: method.to_owned(),
             params,
@@ -83,7 +85,7 @@ impl Message {
     }
 
     pub(super) fn notification(method: &str, params: Value) -> Self {
-        Message::Notification {
+        AcpMessage::Notification {
             method: method.to_owned(),
             params,
         }
@@ -91,17 +93,17 @@ impl Message {
 
     fn to_line(&self) -> String {
         let value = match self {
-            Message::Request { id, method, params } => {
+            AcpMessage::Request { id, method, params } => {
                 json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
             }
-            Message::Notification { method, params } => {
+            AcpMessage::Notification { method, params } => {
                 json!({"jsonrpc": "2.0", "method": method, "params": params})
             }
-            Message::Response {
+            AcpMessage::Response {
                 id,
                 outcome: Ok(result),
             } => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-            Message::Response {
+            AcpMessage::Response {
                 id,
                 outcome: Err(error),
             } => {
@@ -132,11 +134,11 @@ fn error_text(error: &Value) -> String {
 /// Reads messages until the other side closes. What is no message is skipped.
 pub(super) async fn read_messages(
     mut input: impl AsyncBufRead + Unpin,
-    messages: mpsc::Sender<Message>,
+    messages: mpsc::Sender<AcpMessage>,
 ) {
     let mut line = Vec::new();
     while let Ok(true) = read_line(&mut input, &mut line).await {
-        match Message::parse(&line) {
+        match AcpMessage::parse(&line) {
             Some(message) => {
                 if messages.send(message).await.is_err() {
                     return;
@@ -195,7 +197,7 @@ impl Outgoing {
     }
 
     /// Sends a message, without waiting for anybody to read it. False if nobody will.
-    pub(super) fn send(&self, message: &Message) -> bool {
+    pub(super) fn send(&self, message: &AcpMessage) -> bool {
         let sent = self.0.try_send(message.to_line());
         if sent.is_err() {
             tracing::warn!("a message was not written, because nobody reads");
@@ -204,7 +206,7 @@ impl Outgoing {
     }
 
     pub(super) fn respond(&self, id: Value, outcome: Result<Value, RpcError>) -> bool {
-        self.send(&Message::Response { id, outcome })
+        self.send(&AcpMessage::Response { id, outcome })
     }
 }
 
@@ -212,7 +214,7 @@ impl Outgoing {
 mod tests {
     use super::*;
 
-    async fn read_all(text: &[u8]) -> Vec<Message> {
+    async fn read_all(text: &[u8]) -> Vec<AcpMessage> {
         let (sender, mut receiver) = mpsc::channel(64);
         read_messages(text, sender).await;
         let mut messages = Vec::new();
@@ -229,8 +231,8 @@ mod tests {
         text.extend_from_slice(&vec![b'x'; MAX_LINE_BYTES + 1]);
         text.extend_from_slice(b"\n{\"method\":\"a\"}\n{\"id\":1,\"method\":\"b\",\"params\":{}}");
         let expected = [
-            Message::notification("a", Value::Null),
-            Message::request(1, "b", json!({})),
+            AcpMessage::notification("a", Value::Null),
+            AcpMessage::request(1, "b", json!({})),
         ];
         assert_eq!(read_all(&text).await, expected);
     }
@@ -239,7 +241,7 @@ mod tests {
     async fn an_error_says_what_its_data_says() {
         let line = br#"{"id":"x","error":{"code":-32603,"message":"Internal error","data":{"details":"no key"}}}"#;
         let error = RpcError::new(INTERNAL_ERROR, "Internal error: no key");
-        let expected = Message::Response {
+        let expected = AcpMessage::Response {
             id: "x".into(),
             outcome: Err(error),
         };

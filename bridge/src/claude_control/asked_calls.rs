@@ -14,7 +14,7 @@ use super::ControlQuestion;
 use crate::bound_call::{BoundCall, CallNames};
 use crate::hooks::{EndedCall, HookAnswer, HookedCall};
 use crate::supervisor::{AllowedCall, CallDecision, CallReport, Supervisor};
-use crate::translation::Place;
+use crate::translation::CallPlace;
 
 /// Calls that are remembered as asked about; more than any turn makes at a time.
 const MAX_REMEMBERED: usize = 4096;
@@ -184,7 +184,7 @@ struct ControlledCall {
 
 impl ControlledCall {
     async fn run(self, reported: oneshot::Receiver<CallReport>) {
-        let place = Place {
+        let place = CallPlace {
             workspace: self.supervisor.place().workspace,
             cwd: real_path(&self.call.cwd),
         };

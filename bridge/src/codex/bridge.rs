@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::app_server::AppServer;
-use super::decide::CallEvent;
+use super::decide::CodexCallEvent;
 use super::person::TerminalPerson;
 use super::screen::Screen;
 use super::threads::Threads;
@@ -30,7 +30,7 @@ use super::wire::{self, Message, text};
 use crate::headless::{ClientEvent, ClientInstruction};
 use crate::supervisor::Supervisor;
 use items::Items;
-use questions::Question;
+use questions::ScreenQuestion;
 
 /// Events of calls that may wait to be looked at.
 const MAX_CALL_EVENTS: usize = 64;
@@ -72,32 +72,50 @@ pub struct ThreadSettings {
     pub sandbox: Option<String>,
 }
 
-pub struct Bridge {
+pub struct CodexBridge {
+    /// Has the calls decided.
     supervisor: Supervisor,
+    /// Codex's version, if it is known.
     version: Option<String>,
+    /// The app-server.
     server: AppServer,
+    /// The screen, if there is one.
     screen: Option<Screen>,
+    /// The person at the terminal, if their link is saved.
     person: Option<TerminalPerson>,
+    /// What every thread is held to.
     thread_settings: ThreadSettings,
+    /// The directory of Codex's own files.
     codex_home: Option<PathBuf>,
+    /// The threads that there are.
     threads: Threads,
+    /// What Codex runs, or wants to run.
     items: Items,
-    questions: HashMap<u64, Question>,
+    /// The questions that wait for an answer, by number.
+    questions: HashMap<u64, ScreenQuestion>,
     /// Results that may not be in the record yet.
     unreported: Vec<oneshot::Receiver<()>>,
     /// Requests of the app-server that the screen answers by itself.
     passed_on: HashSet<String>,
     /// The bridge's own requests that are not answered.
     own_requests: HashMap<String, OwnRequest>,
+    /// The number of the next question or request.
     next_number: u64,
-    call_events: mpsc::Sender<(u64, CallEvent)>,
+    /// Where it goes what becomes of the calls.
+    call_events: mpsc::Sender<(u64, CodexCallEvent)>,
+    /// Where it goes what the agent says.
     spoken: mpsc::Sender<ClientEvent>,
     /// Messages of the agent in this turn, of which something was told.
     told_messages: HashSet<String>,
+    /// The last whole message of the agent.
     last_message: watch::Sender<String>,
+    /// Interrupts that are acknowledged when the turn is over.
     interrupts: Vec<(MessageId, InterruptUrgency)>,
+    /// When Codex is ended, because it did not heed an interrupt.
     kill_at: Option<Instant>,
+    /// Prompts of people that wait for a turn.
     held_prompts: VecDeque<String>,
+    /// How it ended, once it has.
     end: Option<BridgeEnd>,
 }
 
@@ -122,7 +140,7 @@ enum OwnRequest {
     Other,
 }
 
-impl Bridge {
+impl CodexBridge {
     /// `spoken` gets what the agent says.
     pub fn new(
         supervisor: Supervisor,
@@ -393,7 +411,7 @@ impl Bridge {
 }
 
 /// What becomes of the calls of a bridge.
-pub struct CallEventReceiver(mpsc::Receiver<(u64, CallEvent)>);
+pub struct CallEventReceiver(mpsc::Receiver<(u64, CodexCallEvent)>);
 
 async fn next_of_screen(screen: &mut Option<Screen>) -> Option<Message> {
     match screen {

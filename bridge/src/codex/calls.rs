@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::wire::text;
 use crate::supervisor::CallReport;
-use crate::translation::{Place, TranslatedCall, translate};
+use crate::translation::{CallPlace, TranslatedCall, translate};
 
 /// What kind of answer a question wants.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +49,7 @@ pub struct AskedCall {
 }
 
 /// The call of `item/commandExecution/requestApproval`. The error says why it is declined.
-pub fn command(params: &JsonObject, place: &Place) -> Result<AskedCall, String> {
+pub fn command(params: &JsonObject, place: &CallPlace) -> Result<AskedCall, String> {
     match params.get("kind").and_then(Value::as_str) {
         None | Some("command") => {}
         Some("writeStdin") => {
@@ -114,7 +114,7 @@ fn rename(object: &mut JsonObject, from: &str, to: &str) {
 }
 
 /// The call of `item/fileChange/requestApproval`, from the item that it is about.
-pub fn file_change(item: &JsonObject, place: &Place) -> Result<AskedCall, String> {
+pub fn file_change(item: &JsonObject, place: &CallPlace) -> Result<AskedCall, String> {
     let changes = item.get("changes").and_then(Value::as_array);
     let changes: Option<Vec<_>> = changes
         .map(Vec::as_slice)
@@ -124,7 +124,7 @@ pub fn file_change(item: &JsonObject, place: &Place) -> Result<AskedCall, String
         return Err("Not allowed: Codex does not say what it would change.".to_owned());
     };
     let call = match changes.as_slice() {
-        [Change::Add { path, content }] => {
+        [CodexChange::Add { path, content }] => {
             let arguments = json!({ "file_path": path, "content": content });
             let arguments = arguments.as_object().cloned().unwrap_or_default();
             translate("Write", &arguments, place)
@@ -142,7 +142,7 @@ pub fn file_change(item: &JsonObject, place: &Place) -> Result<AskedCall, String
 }
 
 /// A change of one file.
-enum Change {
+enum CodexChange {
     Add {
         path: String,
         content: String,
@@ -158,11 +158,11 @@ enum Change {
 }
 
 /// The changes; `None` if one of them is not understood.
-fn parse_changes(changes: &[Value]) -> Option<Vec<Change>> {
+fn parse_changes(changes: &[Value]) -> Option<Vec<CodexChange>> {
     changes.iter().map(parse_change).collect()
 }
 
-fn parse_change(change: &Value) -> Option<Change> {
+fn parse_change(change: &Value) -> Option<CodexChange> {
     // A line break in a name would make the rest of it look like something else.
     let plain = |value: &Value| {
         let path = value.as_str()?;
@@ -173,12 +173,12 @@ fn parse_change(change: &Value) -> Option<Change> {
     let diff = change.get("diff")?.as_str()?.to_owned();
     let kind = change.get("kind")?;
     Some(match kind.get("type")?.as_str()? {
-        "add" => Change::Add {
+        "add" => CodexChange::Add {
             path,
             content: diff,
         },
-        "delete" => Change::Delete { path },
-        "update" => Change::Update {
+        "delete" => CodexChange::Delete { path },
+        "update" => CodexChange::Update {
             path,
             moved_to: match kind.get("move_path") {
                 None | Some(Value::Null) => None,
@@ -191,7 +191,7 @@ fn parse_change(change: &Value) -> Option<Change> {
 }
 
 /// The changes as a patch, in the form in which agents write them.
-fn patch_text(changes: &[Change], place: &Place) -> String {
+fn patch_text(changes: &[CodexChange], place: &CallPlace) -> String {
     let mut patch = String::from("*** Begin Patch\n");
     let shown = |path: &str| {
         let inside = Path::new(path).strip_prefix(&place.workspace).ok();
@@ -199,16 +199,16 @@ fn patch_text(changes: &[Change], place: &Place) -> String {
     };
     for change in changes {
         match change {
-            Change::Add { path, content } => {
+            CodexChange::Add { path, content } => {
                 patch.push_str(&format!("*** Add File: {}\n", shown(path)));
                 for line in content.lines() {
                     patch.push_str(&format!("+{line}\n"));
                 }
             }
-            Change::Delete { path } => {
+            CodexChange::Delete { path } => {
                 patch.push_str(&format!("*** Delete File: {}\n", shown(path)));
             }
-            Change::Update {
+            CodexChange::Update {
                 path,
                 moved_to,
                 diff,
@@ -227,7 +227,7 @@ fn patch_text(changes: &[Change], place: &Place) -> String {
 }
 
 /// The call of an MCP tool, from the item that it is about.
-pub fn mcp_tool(item: &JsonObject, place: &Place) -> Result<AskedCall, String> {
+pub fn mcp_tool(item: &JsonObject, place: &CallPlace) -> Result<AskedCall, String> {
     let (server, tool) = (text(item, "server"), text(item, "tool"));
     if server.is_empty() || tool.is_empty() {
         return Err("Not allowed: Codex does not say which tool it would call.".to_owned());
@@ -244,7 +244,7 @@ pub fn mcp_tool(item: &JsonObject, place: &Place) -> Result<AskedCall, String> {
 }
 
 /// A request for more rights.
-pub fn permissions(params: &JsonObject, place: &Place) -> AskedCall {
+pub fn permissions(params: &JsonObject, place: &CallPlace) -> AskedCall {
     let mut arguments = JsonObject::new();
     for name in ["permissions", "cwd", "reason"] {
         copy(params, name, &mut arguments);
@@ -370,8 +370,8 @@ fn mcp_text(result: Option<&Value>) -> String {
 mod tests {
     use super::*;
 
-    fn place() -> Place {
-        Place {
+    fn place() -> CallPlace {
+        CallPlace {
             workspace: "/w".into(),
             cwd: "/w".into(),
         }

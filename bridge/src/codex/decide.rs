@@ -30,14 +30,14 @@ const STREAM_AFTER: Duration = Duration::from_millis(500);
 const MAX_COMPARED_BYTES: usize = 4 * 1024 * 1024;
 
 /// What becomes of a call.
-pub(super) enum CallEvent {
+pub(super) enum CodexCallEvent {
     /// It waits for people.
     Waits {
         proposal: WaitingProposal,
         text: String,
     },
     /// It may run.
-    Allowed(RunningCall),
+    Allowed(CodexCall),
     /// It may not run.
     Denied(Denial),
     /// Somebody wants it to stop.
@@ -50,11 +50,11 @@ pub(super) enum CallEvent {
 #[derive(Clone)]
 pub(super) struct CallEvents {
     pub(super) question: u64,
-    pub(super) sender: mpsc::Sender<(u64, CallEvent)>,
+    pub(super) sender: mpsc::Sender<(u64, CodexCallEvent)>,
 }
 
 impl CallEvents {
-    async fn send(&self, event: CallEvent) {
+    async fn send(&self, event: CodexCallEvent) {
         // The bridge may have ended; what was not taken is dropped, which withdraws the call.
         let _ = self.sender.send((self.question, event)).await;
     }
@@ -68,26 +68,26 @@ pub(super) struct WaitingProposal {
 }
 
 /// A call that runs. Dropping it reports its outcome as unknown.
-pub(super) struct RunningCall {
-    events: mpsc::Sender<RunEvent>,
+pub(super) struct CodexCall {
+    events: mpsc::Sender<CodexRunEvent>,
 }
 
-enum RunEvent {
+enum CodexRunEvent {
     Output(String),
     /// With whom to tell when it is recorded.
     Finish(Box<CallReport>, oneshot::Sender<()>),
 }
 
-impl RunningCall {
+impl CodexCall {
     /// Sends output as it comes. What does not fit is sent with the result.
     pub(super) fn output(&self, text: &str) {
-        let _ = self.events.try_send(RunEvent::Output(text.to_owned()));
+        let _ = self.events.try_send(CodexRunEvent::Output(text.to_owned()));
     }
 
     /// Reports how it ended. The receiver hears, or closes, when that is done.
     pub(super) fn finish(self, report: CallReport) -> oneshot::Receiver<()> {
         let (sender, reported) = oneshot::channel();
-        let finish = RunEvent::Finish(Box::new(report), sender);
+        let finish = CodexRunEvent::Finish(Box::new(report), sender);
         if let Err(mpsc::error::TrySendError::Full(finish)) = self.events.try_send(finish) {
             let events = self.events;
             tokio::spawn(async move { events.send(finish).await });
@@ -109,11 +109,11 @@ pub(super) async fn decide(supervisor: Supervisor, mut request: CallRequest, eve
     let digest = action.ok().map(|action| action.digest());
     let pending = match propose(&supervisor, request).await {
         Ok(pending) => pending,
-        Err(denial) => return events.send(CallEvent::Denied(denial)).await,
+        Err(denial) => return events.send(CodexCallEvent::Denied(denial)).await,
     };
     let allowed = match wait(pending, digest, &supervisor, &events).await {
         CallDecision::Allowed(allowed) => allowed,
-        CallDecision::Denied(denial) => return events.send(CallEvent::Denied(denial)).await,
+        CallDecision::Denied(denial) => return events.send(CodexCallEvent::Denied(denial)).await,
     };
     let refused = match &allowed.edited {
         Some(edited) => Some(edited_reason(&allowed.approved_by, &call, edited)),
@@ -123,12 +123,12 @@ pub(super) async fn decide(supervisor: Supervisor, mut request: CallRequest, eve
         allowed.finish(not_run(&reason)).await;
         let kind = DenialKind::Rejected;
         return events
-            .send(CallEvent::Denied(Denial { kind, reason }))
+            .send(CodexCallEvent::Denied(Denial { kind, reason }))
             .await;
     }
     let (sender, unsent) = mpsc::channel(MAX_UNSENT);
     events
-        .send(CallEvent::Allowed(RunningCall { events: sender }))
+        .send(CodexCallEvent::Allowed(CodexCall { events: sender }))
         .await;
     follow(*allowed, unsent, events).await;
 }
@@ -167,7 +167,7 @@ async fn wait(
     let decided = async {
         while let Some(text) = pending.progress().await {
             let proposal = proposal.clone();
-            events.send(CallEvent::Waits { proposal, text }).await;
+            events.send(CodexCallEvent::Waits { proposal, text }).await;
         }
     };
     tokio::select! {
@@ -228,14 +228,18 @@ fn has_changed(
 }
 
 /// Sends what a call prints, and how it ended.
-async fn follow(mut call: AllowedCall, mut unsent: mpsc::Receiver<RunEvent>, events: CallEvents) {
+async fn follow(
+    mut call: AllowedCall,
+    mut unsent: mpsc::Receiver<CodexRunEvent>,
+    events: CallEvents,
+) {
     let stream_at = Instant::now() + STREAM_AFTER;
     let mut output = StreamedOutput::default();
     loop {
         tokio::select! {
             event = unsent.recv() => match event {
-                Some(RunEvent::Output(text)) => output.waiting.push_str(&text),
-                Some(RunEvent::Finish(mut report, reported)) => {
+                Some(CodexRunEvent::Output(text)) => output.waiting.push_str(&text),
+                Some(CodexRunEvent::Finish(mut report, reported)) => {
                     report.stdout = output.rest(report.stdout);
                     call.finish(*report).await;
                     // Nobody may wait for it.
@@ -244,7 +248,7 @@ async fn follow(mut call: AllowedCall, mut unsent: mpsc::Receiver<RunEvent>, eve
                 }
                 None => return,
             },
-            _ = call.stop_requested() => events.send(CallEvent::StopWanted).await,
+            _ = call.stop_requested() => events.send(CodexCallEvent::StopWanted).await,
             () = sleep_until(stream_at), if !output.waiting.is_empty() => {
                 let text = output.take();
                 call.output(OutputStream::Stdout, &text).await;

@@ -5,7 +5,7 @@ use std::io;
 use tokio::sync::{mpsc, watch};
 
 use super::app_server::{AppServer, AppServerCommand};
-use super::bridge::{Bridge, ThreadSettings as Settings};
+use super::bridge::{CodexBridge, ThreadSettings as Settings};
 use crate::headless::HeadlessClient;
 use crate::supervisor::Supervisor;
 
@@ -34,7 +34,7 @@ pub fn start_headless(
     let server = AppServer::start(command)?;
     let (instructions, instruction_receiver) = mpsc::channel(MAX_INSTRUCTIONS);
     let (spoken, events) = mpsc::channel(MAX_UNTOLD);
-    let (bridge, call_events) = Bridge::new(supervisor, version, server, None, spoken);
+    let (bridge, call_events) = CodexBridge::new(supervisor, version, server, None, spoken);
     let last_message = bridge.last_message();
     tokio::spawn(async move {
         let end = bridge

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use pvp_protocol::JsonObject;
 use serde_json::json;
 
-use super::model::Dialect;
+use super::model::CanaryDialect;
 use super::{CanaryCall, CanaryPlace, DoctorError};
 use crate::hooks::HookClient;
 
@@ -21,10 +21,10 @@ pub(super) struct Start {
 /// The call by which the client would make the canary.
 pub(super) fn canary_call(client: HookClient) -> Result<CanaryCall, DoctorError> {
     let (dialect, tool) = match client {
-        HookClient::Claude => (Dialect::Messages, "Bash"),
-        HookClient::OpenCode => (Dialect::ChatCompletions, "bash"),
-        HookClient::Copilot => (Dialect::ChatCompletions, "bash"),
-        HookClient::Gemini => (Dialect::Gemini, "run_shell_command"),
+        HookClient::Claude => (CanaryDialect::Messages, "Bash"),
+        HookClient::OpenCode => (CanaryDialect::ChatCompletions, "bash"),
+        HookClient::Copilot => (CanaryDialect::ChatCompletions, "bash"),
+        HookClient::Gemini => (CanaryDialect::Gemini, "run_shell_command"),
         HookClient::Codex => return Err(DoctorError::NoCanary(client.name())),
     };
     let arguments = JsonObject::from_iter([

@@ -11,20 +11,20 @@ const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 const MAX_HEADERS: usize = 256;
 
-pub(super) struct Request {
+pub(super) struct CanaryRequest {
     /// The path without its query.
     pub(super) path: String,
     /// Null if the body is not JSON.
     pub(super) body: Value,
 }
 
-pub(super) struct Response {
+pub(super) struct CanaryResponse {
     status: &'static str,
     content_type: &'static str,
     body: String,
 }
 
-impl Response {
+impl CanaryResponse {
     pub(super) fn json(body: &Value) -> Self {
         Self {
             status: "200 OK",
@@ -61,7 +61,7 @@ impl Response {
 /// Reads one request and answers it.
 pub(super) async fn serve(
     socket: TcpStream,
-    respond: impl FnOnce(&Request) -> Response,
+    respond: impl FnOnce(&CanaryRequest) -> CanaryResponse,
 ) -> io::Result<()> {
     let mut stream = BufReader::new(socket);
     let (method, request) = read_request(&mut stream).await?;
@@ -80,7 +80,7 @@ pub(super) async fn serve(
     socket.shutdown().await
 }
 
-async fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<(String, Request)> {
+async fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<(String, CanaryRequest)> {
     let line = read_line(stream).await?;
     let mut words = line.split(' ');
     let method = words.next().unwrap_or_default().to_owned();
@@ -101,7 +101,7 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<(String, 
         false => read_bytes(stream, length).await?,
     };
     let body = serde_json::from_slice(&body).unwrap_or_default();
-    Ok((method, Request { path, body }))
+    Ok((method, CanaryRequest { path, body }))
 }
 
 async fn read_chunks(stream: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {

@@ -8,14 +8,14 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::CanaryCall;
-use super::http::{self, Request, Response};
+use super::http::{self, CanaryRequest, CanaryResponse};
 
 /// Requests that are answered at a time.
 const MAX_CONNECTIONS: usize = 32;
 
 /// How a client speaks with its model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum CanaryDialect {
     /// Anthropic's.
     Messages,
     /// OpenAI's.
@@ -69,7 +69,7 @@ async fn serve(listener: TcpListener, call: Arc<CanaryCall>, told: Arc<Mutex<Opt
                 let Ok((socket, _)) = accepted else { continue };
                 let (call, told) = (call.clone(), told.clone());
                 connections.spawn(async move {
-                    let answer = |request: &Request| {
+                    let answer = |request: &CanaryRequest| {
                         let (response, result) = respond(&call, request);
                         if let Some(result) = result {
                             *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
@@ -87,27 +87,27 @@ async fn serve(listener: TcpListener, call: Arc<CanaryCall>, told: Arc<Mutex<Opt
 }
 
 /// What the model says, and what it was told about its call.
-fn respond(call: &CanaryCall, request: &Request) -> (Response, Option<String>) {
+fn respond(call: &CanaryCall, request: &CanaryRequest) -> (CanaryResponse, Option<String>) {
     let is_asked = match call.dialect {
-        Dialect::Messages => request.path.ends_with("/messages"),
-        Dialect::ChatCompletions => request.path.ends_with("/chat/completions"),
-        Dialect::Gemini => request.path.contains("enerateContent"),
+        CanaryDialect::Messages => request.path.ends_with("/messages"),
+        CanaryDialect::ChatCompletions => request.path.ends_with("/chat/completions"),
+        CanaryDialect::Gemini => request.path.contains("enerateContent"),
     };
     if !is_asked {
-        return (Response::not_found(), None);
+        return (CanaryResponse::not_found(), None);
     }
     let body = &request.body;
     let result = match call.dialect {
-        Dialect::Messages => messages_result(body),
-        Dialect::ChatCompletions => chat_result(body),
-        Dialect::Gemini => gemini_result(body),
+        CanaryDialect::Messages => messages_result(body),
+        CanaryDialect::ChatCompletions => chat_result(body),
+        CanaryDialect::Gemini => gemini_result(body),
     };
     let has_tools = body["tools"].as_array().is_some_and(|it| !it.is_empty());
     let calls = has_tools && result.is_none();
     let response = match call.dialect {
-        Dialect::Messages => messages(call, calls, body["stream"] == true),
-        Dialect::ChatCompletions => chat(call, calls, body["stream"] == true),
-        Dialect::Gemini => gemini(call, calls, request.path.contains("stream")),
+        CanaryDialect::Messages => messages(call, calls, body["stream"] == true),
+        CanaryDialect::ChatCompletions => chat(call, calls, body["stream"] == true),
+        CanaryDialect::Gemini => gemini(call, calls, request.path.contains("stream")),
     };
     (response, result)
 }
@@ -142,7 +142,7 @@ fn gemini_result(body: &Value) -> Option<String> {
 
 const DONE: &str = "Done.";
 
-fn messages(call: &CanaryCall, calls: bool, streams: bool) -> Response {
+fn messages(call: &CanaryCall, calls: bool, streams: bool) -> CanaryResponse {
     let (block, stop) = match calls {
         true => (
             json!({ "type": "tool_use", "id": "toolu_canary", "name": call.tool, "input": call.arguments }),
@@ -156,7 +156,7 @@ fn messages(call: &CanaryCall, calls: bool, streams: bool) -> Response {
         "content": [block], "stop_reason": stop, "stop_sequence": null, "usage": usage,
     });
     if !streams {
-        return Response::json(&message);
+        return CanaryResponse::json(&message);
     }
     let mut begun = message;
     begun["content"] = json!([]);
@@ -176,7 +176,7 @@ fn messages(call: &CanaryCall, calls: bool, streams: bool) -> Response {
             json!({ "type": "text_delta", "text": DONE }),
         ),
     };
-    Response::events([
+    CanaryResponse::events([
         json!({ "type": "message_start", "message": begun }),
         json!({ "type": "content_block_start", "index": 0, "content_block": empty }),
         json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
@@ -186,7 +186,7 @@ fn messages(call: &CanaryCall, calls: bool, streams: bool) -> Response {
     ])
 }
 
-fn chat(call: &CanaryCall, calls: bool, streams: bool) -> Response {
+fn chat(call: &CanaryCall, calls: bool, streams: bool) -> CanaryResponse {
     let (message, reason) = match calls {
         true => {
             let arguments = Value::Object(call.arguments.clone()).to_string();
@@ -207,7 +207,7 @@ fn chat(call: &CanaryCall, calls: bool, streams: bool) -> Response {
         })
     };
     if streams {
-        return Response::events([
+        return CanaryResponse::events([
             chunk(
                 json!([{ "index": 0, "delta": message, "finish_reason": null }]),
                 Value::Null,
@@ -219,13 +219,13 @@ fn chat(call: &CanaryCall, calls: bool, streams: bool) -> Response {
             chunk(json!([]), usage),
         ]);
     }
-    Response::json(&json!({
+    CanaryResponse::json(&json!({
         "id": "chatcmpl-canary", "object": "chat.completion", "created": 1, "model": "canary",
         "choices": [{ "index": 0, "message": message, "finish_reason": reason }], "usage": usage,
     }))
 }
 
-fn gemini(call: &CanaryCall, calls: bool, streams: bool) -> Response {
+fn gemini(call: &CanaryCall, calls: bool, streams: bool) -> CanaryResponse {
     let part = match calls {
         true => {
             json!({ "functionCall": { "id": "canary", "name": call.tool, "args": call.arguments } })
@@ -239,7 +239,7 @@ fn gemini(call: &CanaryCall, calls: bool, streams: bool) -> Response {
         "usageMetadata": { "promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2 },
     });
     match streams {
-        true => Response::events([said]),
-        false => Response::json(&said),
+        true => CanaryResponse::events([said]),
+        false => CanaryResponse::json(&said),
     }
 }

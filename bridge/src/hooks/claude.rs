@@ -61,6 +61,7 @@ fn succeeded(input: &Value) -> CallReport {
                 "outcome unknown: it runs on in the background of the client, as task {task}"
             )),
             outcome: Some(RunOutcome::Unknown),
+            in_background: true,
             ..CallReport::default()
         };
     }

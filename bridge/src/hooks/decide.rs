@@ -11,14 +11,16 @@ use pvp_protocol::payload::{
     ResponseStart, RunBy, RunOutcome, ToolCancel, ToolDefer,
 };
 use pvp_protocol::{ClientMessage, ExtraFields, JsonObject, MessageId, ParticipantId, WireMessage};
+use serde_json::Value;
 
 use super::answer::HookAnswer;
 use super::event::{EndedCall, HookedCall};
 use super::{HookClient, id_of};
 use crate::bound_call::BoundCall;
-use crate::client_files::{CallStage, ClientFiles, ClientSettings, OpenCall};
+use crate::client_files::{CallStage, ClientFiles, ClientSettings, OpenCall, is_locked};
+use crate::reach::{self, Reach};
 use crate::supervisor::CallReport;
-use crate::translation::{Place, translate};
+use crate::translation::{CallPlace, translate};
 
 /// How long one request waits for a decision. Between two of them a hook looks around.
 const WAIT: Duration = Duration::from_secs(10);
@@ -41,8 +43,16 @@ const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 /// How long a call waits for its client to come back: a week, the most that a session allows.
 const DEFER_SECONDS: u32 = 7 * 86_400;
 
+/// Characters of what ran in place of what was allowed that the record repeats.
+const MAX_SHOWN_CHARS: usize = 500;
+
 /// People that are named in a status line; the others are counted.
 const MAX_NAMES: usize = 5;
+
+/// What an agent reads while the server is away.
+const SERVER_GONE: &str = "Not allowed, because nobody can be asked: cannot reach the server of \
+     this directory, which is not running. Nothing was done. Do not try other ways; tell the person \
+     at the terminal.";
 
 /// Answers the questions of one client.
 pub(super) struct HookDesk {
@@ -135,7 +145,7 @@ impl HookDesk {
                 report.success = false;
             }
             self.report(&id, &report);
-            self.files.end_call(&id);
+            self.end(&id, &report);
         }
         match self.files.stop_requested() {
             Some(reason) => HookAnswer::Stop { reason },
@@ -148,6 +158,18 @@ impl HookDesk {
         match self.files.stop_requested() {
             Some(reason) => HookAnswer::Stop { reason },
             None => HookAnswer::Nothing,
+        }
+    }
+
+    /// Forgets a call that is over, unless it goes on in the background.
+    fn end(&self, id: &MessageId, report: &CallReport) {
+        let open = self.files.call(id).filter(|_| report.in_background);
+        let Some(mut open) = open else {
+            return self.files.end_call(id);
+        };
+        open.stage = CallStage::Background;
+        if let Err(error) = self.files.set_call(id, &open) {
+            tracing::warn!(%error, "a command in the background was not noted");
         }
     }
 
@@ -170,7 +192,10 @@ impl HookDesk {
 
     /// Tells the session what a person typed into the client, in that person's name.
     pub(super) fn prompted(&self, conversation: &str, text: Option<String>) -> HookAnswer {
-        self.files.clear_stop();
+        // What the client prompts itself with lifts no interrupt.
+        if text.is_some() {
+            self.files.clear_stop();
+        }
         if let Err(error) = self.files.begin_turn() {
             tracing::warn!(%error, "the beginning of a turn was not noted");
         }
@@ -258,7 +283,12 @@ impl HookDesk {
     /// Proposes a call and waits for the decision.
     fn decide(&self, id: &MessageId, call: &HookedCall, resumed: bool) -> HookAnswer {
         let bound = BoundCall::new(&call.tool, &call.input, self.place(call));
-        let request = self.request(id, call, &bound);
+        let reach = reach::check(&bound.proposed(), &self.settings.workspace);
+        if let Reach::Refused(why) = reach {
+            return HookAnswer::deny(&why);
+        }
+        let mut request = self.request(id, call, &bound);
+        request.requires_approval = reach == Reach::Ask;
         if resumed {
             self.send_defer(id, 0);
         }
@@ -304,6 +334,14 @@ impl HookDesk {
             attempts += 1;
             // The first answer comes at once, so that the client can say who is asked.
             let wait = heard.map_or(Duration::ZERO, |_| WAIT);
+            if !self.server_runs() {
+                let patience = heard.map_or(FIRST_PATIENCE, |_| PATIENCE);
+                if heard.unwrap_or(started).elapsed() >= patience {
+                    return Err(SERVER_GONE.to_owned());
+                }
+                std::thread::sleep(RETRY_PAUSE);
+                continue;
+            }
             match self.api.propose(&self.settings.session, request, wait) {
                 Ok(decision) => {
                     // A later attempt finds what an earlier one proposed.
@@ -335,6 +373,12 @@ impl HookDesk {
                 return Ok(Waited::Deferred);
             }
         }
+    }
+
+    /// Whether it is the server of this user that would answer, as far as that can be known.
+    fn server_runs(&self) -> bool {
+        let lock = self.settings.server_lock.as_deref();
+        lock.is_none_or(is_locked)
     }
 
     fn must_defer(&self, since: Instant) -> bool {
@@ -377,6 +421,7 @@ impl HookDesk {
             category: proposed.category,
             description: proposed.purpose,
             risk_level: None,
+            requires_approval: false,
             file_contents: bound.file_contents(),
             runs: RunBy::Client,
             degree: Some(Degree::Hooked),
@@ -404,9 +449,9 @@ impl HookDesk {
     }
 
     /// Where a call is made, without links in the path.
-    fn place(&self, call: &HookedCall) -> Place {
+    fn place(&self, call: &HookedCall) -> CallPlace {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        Place {
+        CallPlace {
             workspace: self.settings.workspace.clone(),
             cwd: real(&call.cwd),
         }
@@ -427,16 +472,18 @@ impl HookDesk {
         })
     }
 
-    /// The command that ran, if it is not the one that was allowed.
+    /// What ran, if it is not what was allowed: another command, another file or another content.
     fn ran_something_else(&self, open: &OpenCall, ended: &HookedCall) -> Option<String> {
         let place = self.place(ended);
-        let line = |input: &JsonObject| {
-            let translated = translate(&ended.tool, input, &place);
-            let line = translated.arguments.get("full_command")?;
-            line.as_str().map(str::to_owned)
-        };
-        let (allowed, ran) = (line(&open.input)?, line(&ended.input)?);
-        (allowed != ran).then_some(ran)
+        let [allowed, ran] = [&open.input, &ended.input]
+            .map(|input| translate(&ended.tool, input, &place).arguments);
+        let names = ["full_command", "path", "content", "old_text", "new_text"];
+        let mut differing = names
+            .iter()
+            .filter(|name| allowed.get(**name) != ran.get(**name));
+        let name = differing.next()?;
+        let text = ran.get(*name).map(Value::to_string).unwrap_or_default();
+        Some(text.chars().take(MAX_SHOWN_CHARS).collect())
     }
 
     /// Sends the output and the result of a call.

@@ -9,7 +9,7 @@ use pvp_client::user_directories::create_private_directory;
 use pvp_protocol::Digest;
 use serde::{Deserialize, Serialize};
 
-use super::{FileChange, InstallError, InstallScope};
+use super::{InstallError, InstallScope, SettingsChange};
 use crate::json_text::{JsonText, JsonTextError};
 
 /// Bytes of the longest file that is changed.
@@ -45,7 +45,7 @@ impl SettingsFile {
         &self,
         records: &Path,
         change: impl Fn(&mut JsonText) -> Result<(), JsonTextError>,
-    ) -> Result<FileChange, InstallError> {
+    ) -> Result<SettingsChange, InstallError> {
         let current = self.read()?;
         let record = self.record(records);
         let record = record.filter(|record| current.as_ref() == Some(&record.after));
@@ -57,7 +57,7 @@ impl SettingsFile {
         change(&mut text).map_err(|why| self.unreadable(why))?;
         let after = text.as_str().to_owned();
         if current.as_ref() == Some(&after) {
-            return Ok(FileChange::Unchanged(self.path.clone()));
+            return Ok(SettingsChange::Unchanged(self.path.clone()));
         }
         let record = Record {
             path: self.path.clone(),
@@ -67,7 +67,7 @@ impl SettingsFile {
         self.write_record(records, &record)
             .map_err(|why| self.failed(why))?;
         self.write(&after)?;
-        Ok(FileChange::Written(self.path.clone()))
+        Ok(SettingsChange::Written(self.path.clone()))
     }
 
     /// Gives back what was there before a change, if nobody changed the file since; else changes
@@ -76,11 +76,11 @@ impl SettingsFile {
         &self,
         records: &Path,
         change: impl Fn(&mut JsonText) -> Result<(), JsonTextError>,
-    ) -> Result<FileChange, InstallError> {
+    ) -> Result<SettingsChange, InstallError> {
         let record = self.record(records);
         let Some(current) = self.read()? else {
             self.forget_record(records);
-            return Ok(FileChange::Unchanged(self.path.clone()));
+            return Ok(SettingsChange::Unchanged(self.path.clone()));
         };
         let restored = match record.filter(|record| record.after == current) {
             Some(record) => record.before,
@@ -95,10 +95,10 @@ impl SettingsFile {
             }
         };
         let done = match restored {
-            Some(text) if text == current => FileChange::Unchanged(self.path.clone()),
+            Some(text) if text == current => SettingsChange::Unchanged(self.path.clone()),
             Some(text) => {
                 self.write(&text)?;
-                FileChange::Written(self.path.clone())
+                SettingsChange::Written(self.path.clone())
             }
             None => self.remove()?,
         };
@@ -107,19 +107,19 @@ impl SettingsFile {
     }
 
     /// Writes a file that is wholly ours.
-    pub(super) fn replace(&self, text: &str) -> Result<FileChange, InstallError> {
+    pub(super) fn replace(&self, text: &str) -> Result<SettingsChange, InstallError> {
         if self.read()?.as_deref() == Some(text) {
-            return Ok(FileChange::Unchanged(self.path.clone()));
+            return Ok(SettingsChange::Unchanged(self.path.clone()));
         }
         self.write(text)?;
-        Ok(FileChange::Written(self.path.clone()))
+        Ok(SettingsChange::Written(self.path.clone()))
     }
 
-    pub(super) fn remove(&self) -> Result<FileChange, InstallError> {
+    pub(super) fn remove(&self) -> Result<SettingsChange, InstallError> {
         match std::fs::remove_file(&self.path) {
-            Ok(()) => Ok(FileChange::Removed(self.path.clone())),
+            Ok(()) => Ok(SettingsChange::Removed(self.path.clone())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(FileChange::Unchanged(self.path.clone()))
+                Ok(SettingsChange::Unchanged(self.path.clone()))
             }
             Err(error) => Err(self.failed(error)),
         }

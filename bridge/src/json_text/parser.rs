@@ -17,13 +17,13 @@ pub(super) struct Node {
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    Object(Vec<Member>),
+    Object(Vec<JsonMember>),
     Array(Vec<Node>),
     Scalar(Value),
 }
 
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct JsonMember {
     pub(super) key: String,
     pub(super) key_start: usize,
     pub(super) value: Node,
@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
         Ok(Node { start, end, kind })
     }
 
-    fn members(&mut self, depth: usize) -> Result<Vec<Member>, JsonTextError> {
+    fn members(&mut self, depth: usize) -> Result<Vec<JsonMember>, JsonTextError> {
         self.position += 1;
         let mut members = Vec::new();
         loop {
@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
             }
             self.position += 1;
             let value = self.value(depth + 1)?;
-            members.push(Member {
+            members.push(JsonMember {
                 key,
                 key_start,
                 value,

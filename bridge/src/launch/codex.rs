@@ -34,7 +34,9 @@ pub struct ExecPlan {
     pub settings: Vec<OsString>,
     /// The prompt; `None` if it is on standard input.
     pub prompt: Option<String>,
+    /// The model, if one was named.
     pub model: Option<String>,
+    /// The sandbox, if one was named.
     pub sandbox: Option<String>,
     /// Where it works, if not here.
     pub directory: Option<PathBuf>,

@@ -295,21 +295,21 @@ fn policy_text() -> String {
 mod tests {
     use super::*;
 
-    struct Fixture {
+    struct GeminiFixture {
         _root: tempfile::TempDir,
         hook: HookProgram,
         workspace: PathBuf,
         place: GeminiPlace,
     }
 
-    fn fixture() -> Fixture {
+    fn fixture() -> GeminiFixture {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| {
             let path = root.path().join(name);
             std::fs::create_dir_all(&path).unwrap();
             path
         };
-        Fixture {
+        GeminiFixture {
             hook: HookProgram {
                 program: "/opt/pvp".into(),
                 files: path("files"),
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    impl Fixture {
+    impl GeminiFixture {
         fn plan(&self, words: &[&str]) -> Result<LaunchPlan, LaunchError> {
             let words: Vec<_> = words.iter().map(OsString::from).collect();
             let project = self.project(ProjectTrust::Untrusted);

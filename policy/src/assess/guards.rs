@@ -8,6 +8,7 @@ use super::{Actor, Assessor, SpanVerdict, command_name, possible_names};
 use crate::guarded_paths::{
     Access, Guard, guard_in, guard_of, may_name_guarded, path_of_text, possible_paths,
 };
+use crate::held_files::{Reach, reach};
 use crate::paths::{PathRoot, ResolvedPath};
 use crate::syntax::{ParsedScript, Redirect, SimpleCommand};
 use crate::verdict::CommandVerdict;
@@ -98,9 +99,10 @@ impl Assessor<'_> {
         let words = self.words_of_its_own(name, command);
         let whole = words.iter().find_map(|word| {
             let paths = named_paths(word, &command.directories);
-            paths
-                .iter()
-                .find_map(|path| self.guarded(guard_of(path, self.workspace), path))
+            paths.iter().find_map(|path| {
+                let guard = guard_of(path, self.workspace);
+                self.guarded(guard.or_else(|| self.found_by_pattern(path)), path)
+            })
         });
         let only_reads = verdict.category == Category::Read
             || verdict.sensitive_read
@@ -242,9 +244,15 @@ impl Assessor<'_> {
 
     /// The verdict on a read of a path that no agent may read.
     pub(super) fn guard_read(&self, path: &ResolvedPath) -> Option<CommandVerdict> {
-        let guard = guard_of(path, self.workspace)?;
+        let guard = guard_of(path, self.workspace).or_else(|| self.found_by_pattern(path))?;
         let forbidden = self.actor == Actor::Agent && guard.forbids(Access::Read);
         forbidden.then(|| blocked(guard, &path.to_string()))
+    }
+
+    /// The guard of files that a pattern in the path may find.
+    fn found_by_pattern(&self, path: &ResolvedPath) -> Option<Guard> {
+        let found = reach(path, self.workspace)?;
+        (found == Reach::Pattern).then_some(Guard::OwnFiles)
     }
 }
 

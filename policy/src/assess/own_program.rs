@@ -3,9 +3,10 @@
 use pvp_protocol::{Category, Risk};
 
 use super::{Actor, Assessor, possible_names};
+use crate::secret_files::glob_matches;
 use crate::syntax::SimpleCommand;
 use crate::verdict::CommandVerdict;
-use crate::word::ShellWord;
+use crate::word::{ShellWord, WordPart};
 
 /// Subcommands that change nothing and show nothing of a session.
 const HARMLESS: &[&str] = &[
@@ -51,6 +52,16 @@ const DECIDING: &[&str] = &[
     "run",
     "mcp",
     "acp",
+];
+
+/// Programs that give a file another name.
+const COPIERS: &[&str] = &[
+    "cp", "gcp", "ln", "link", "install", "mv", "rsync", "scp", "ditto", "rename", "symlink",
+];
+
+/// Programs whose output may be another file with the same content.
+const PRINTERS: &[&str] = &[
+    "cat", "dd", "head", "tail", "tee", "base64", "gzip", "zstd", "xz", "tar",
 ];
 
 /// Programs that stop processes by their name.
@@ -108,6 +119,11 @@ impl Assessor<'_> {
                 "passes on a command by which an agent would decide for itself",
             ));
         }
+        if copies_own_program(&name, arguments) {
+            return Some(self_approval(
+                "makes another name for `pvp`, by which an agent could run it unseen",
+            ));
+        }
         let names_own = |word: &ShellWord| word.text().to_ascii_lowercase().contains("pvp");
         let stops = KILLERS.contains(&name.as_str())
             || SERVICE_TOOLS.contains(&name.as_str())
@@ -129,6 +145,67 @@ impl Assessor<'_> {
         let own = |text: String| text.to_ascii_lowercase().contains("pvp");
         self.finds_own_processes |= FINDERS.contains(&name) && texts().any(own);
     }
+}
+
+/// Whether a command gives our program another name: a copy, a link, or an alias.
+fn copies_own_program(name: &str, arguments: &[ShellWord]) -> bool {
+    let is_operand = |word: &&ShellWord| !word.text().starts_with('-');
+    let mut operands: Vec<&ShellWord> = arguments.iter().filter(is_operand).collect();
+    let is_program = |word: &ShellWord| names_own_program(&word.text()) || prints_own_program(word);
+    match name {
+        _ if COPIERS.contains(&name) => {
+            let has_target = |word: &ShellWord| {
+                let text = word.text();
+                text.starts_with("--target") || !text.starts_with("--") && text.contains('t')
+            };
+            let flags = arguments.iter().filter(|word| !is_operand(word));
+            // The last one is where the others go, unless a flag says that.
+            if operands.len() > 1 && !flags.into_iter().any(has_target) {
+                operands.pop();
+            }
+            operands.into_iter().any(is_program)
+        }
+        "alias" => operands.iter().any(|word| {
+            let text = word.text();
+            let value = text.split_once('=').map(|(_, value)| value);
+            let program = value.and_then(|value| value.split_whitespace().next());
+            program.is_some_and(names_own_program)
+        }),
+        _ if PRINTERS.contains(&name) => operands.iter().any(|word| {
+            let text = word.text();
+            let path = text.strip_prefix("if=").unwrap_or(&text);
+            is_where_programs_are(path) && names_own_program(path) || prints_own_program(word)
+        }),
+        _ => false,
+    }
+}
+
+/// Whether the last name of a path is our program's, or a pattern that is written like it.
+fn names_own_program(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let name = name.strip_suffix(".exe").unwrap_or(name);
+    let pattern: Vec<char> = name.chars().collect();
+    let aimed = name.starts_with("pv") && name.contains(['*', '?', '[']);
+    is_own_program(name) || aimed && glob_matches(&pattern, "pvp")
+}
+
+/// Whether a word is what a command such as `which pvp` prints.
+fn prints_own_program(word: &ShellWord) -> bool {
+    word.parts.iter().any(|part| match part {
+        WordPart::Computed { source, .. } | WordPart::Opaque(source) => {
+            possible_names(source).any(names_own_program)
+        }
+        WordPart::Text(_) | WordPart::Glob(_) | WordPart::Variable { .. } => false,
+    })
+}
+
+/// Whether a path is in a directory of programs. A `docs/pvp` is some text.
+fn is_where_programs_are(path: &str) -> bool {
+    let mut directories = path.split('/').rev().skip(1);
+    directories
+        .next()
+        .is_some_and(|name| ["bin", "sbin", "debug", "release"].contains(&name))
 }
 
 fn is_own_program(name: &str) -> bool {

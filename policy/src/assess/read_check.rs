@@ -3,6 +3,7 @@
 use pvp_protocol::{Category, Risk};
 
 use super::Assessor;
+use super::whole_trees::searches_trees;
 use crate::environment::is_harmless;
 use crate::paths::{PathAccess, PathRoot, ResolvedPath};
 use crate::read_rules::{ReadRule, ReadTargets};
@@ -51,7 +52,9 @@ impl Assessor<'_> {
                     if read.data.text {
                         self.printed_words.extend(rest.iter().map(ShellWord::text));
                     }
-                    let verdict = self.check_targets(read, *origin, &targets, &directories);
+                    let recurses = searches_trees(name, rest);
+                    let verdict =
+                        self.check_targets(read, *origin, &targets, &directories, recurses);
                     return verdict.map_err(Some);
                 }
                 Err(reason) => {
@@ -120,6 +123,7 @@ impl Assessor<'_> {
         origin: RuleOrigin,
         targets: &ReadTargets,
         directories: &[ResolvedPath],
+        recurses: bool,
     ) -> Result<CommandVerdict, CommandVerdict> {
         for name in &targets.names {
             self.check_name(name)?;
@@ -132,6 +136,9 @@ impl Assessor<'_> {
         } else {
             &targets.paths[..]
         };
+        if recurses {
+            self.check_whole_trees(paths, directories)?;
+        }
         self.check_paths(paths, directories, read.data.text)?;
         if read.data.operands == OperandKind::Pattern {
             self.check_not_whole_system(paths, directories)?;
@@ -163,6 +170,7 @@ impl Assessor<'_> {
                 } else {
                     above
                 })];
+                self.check_whole_trees(&above, directories)?;
                 self.check_paths(&above, directories, false)?;
                 self.check_not_whole_system(&above, directories)?;
                 for directory in directories {
@@ -173,6 +181,9 @@ impl Assessor<'_> {
                         return Err(self.secret_verdict(&path.to_string()));
                     }
                 }
+            } else {
+                // It may be any name here.
+                self.check_whole_trees(&[ShellWord::literal(".")], directories)?;
             }
         }
         Ok(())

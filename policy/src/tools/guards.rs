@@ -2,10 +2,13 @@
 
 use pvp_protocol::{Category, FileTool, Risk};
 
-use super::kind::CallKind;
-use super::{JudgedCall, MAX_PATH_BYTES, MAX_PATHS, MAX_SEARCHED_BYTES, shown, texts_meant};
-use crate::assess::{Assessor, possible_names};
+use super::kind::{CallKind, ReadKind};
+use super::{
+    JudgedCall, MAX_PATH_BYTES, MAX_PATHS, MAX_SEARCHED_BYTES, may_be_path, shown, texts_meant,
+};
+use crate::assess::{Assessor, held_reason, possible_names, whole_home_read};
 use crate::guarded_paths::{Access, Guard, guard_in, guard_of, may_name_guarded, path_of_text};
+use crate::held_files::{Reach, reach};
 use crate::paths::ResolvedPath;
 use crate::verdict::CommandVerdict;
 
@@ -39,7 +42,66 @@ impl JudgedCall<'_> {
             ));
         }
         assessor.notes.extend(self.mentioned_guard());
-        None
+        self.held_files_verdict(assessor)
+    }
+
+    /// The verdict on a call that reaches files of PVP through a directory that holds them, or
+    /// through a pattern. Searches show what is in them.
+    fn held_files_verdict(&self, assessor: &mut Assessor<'_>) -> Option<CommandVerdict> {
+        let (searches, only_reads) = match &self.kind {
+            CallKind::ClientRead(ReadKind::Content) => (true, true),
+            CallKind::ClientRead(ReadKind::Files) => (false, true),
+            CallKind::Mcp { .. } | CallKind::Other => (false, false),
+            CallKind::File(_)
+            | CallKind::ClientWrite
+            | CallKind::Patch(_)
+            | CallKind::Fetch
+            | CallKind::WebSearch
+            | CallKind::Subagent(_)
+            | CallKind::Stdin { .. } => return None,
+        };
+        let paths = self
+            .paths
+            .iter()
+            .map(|path| (path.resolved.clone(), path.text));
+        let texts = self
+            .texts
+            .iter()
+            .filter(|text| text.len() <= MAX_PATH_BYTES);
+        let texts = texts.filter(|text| may_be_path(text)).take(MAX_PATHS);
+        let of_text = |text: &&&'_ str| {
+            let directory = &self.place.directory;
+            path_of_text(text, text.starts_with('~'), directory)
+        };
+        let texts = texts.map(|text| (of_text(&text), *text));
+        let verdicts = paths.chain(texts).filter_map(|(path, text)| {
+            let shown = shown(text);
+            match reach(&path, self.place.workspace)? {
+                Reach::Pattern => Some(self.holds_own_files(&shown)),
+                Reach::NearOwnFiles if searches => Some(self.holds_own_files(&shown)),
+                Reach::Home if !only_reads => None,
+                Reach::NearOwnFiles | Reach::Home => {
+                    assessor.notes.insert(Guard::OwnFiles.note(&shown));
+                    let read = whole_home_read(&shown);
+                    Some(match only_reads {
+                        true => read,
+                        false => read.not_only_reading(),
+                    })
+                }
+                Reach::System => None,
+            }
+        });
+        let verdicts: Vec<_> = verdicts.collect();
+        verdicts.into_iter().reduce(CommandVerdict::max)
+    }
+
+    fn holds_own_files(&self, shown: &str) -> CommandVerdict {
+        CommandVerdict::new(
+            Category::Blocked,
+            Risk::Critical,
+            Guard::OwnFiles.rule(),
+            &held_reason(shown),
+        )
     }
 
     /// What the call does with what it names; `None` if it only passes on texts.

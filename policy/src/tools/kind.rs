@@ -88,8 +88,32 @@ const SUBAGENTS: &[&str] = &[
 /// Arguments that say which agent is started.
 const AGENT_NAMES: &[&str] = &["subagent_type", "agent_type", "agent_name", "agent", "name"];
 
+/// Tools that type into a running shell, and without a text only show what it has printed.
+const SHELL_WRITERS: &[&str] = &["write_stdin", "write_bash", "write_powershell"];
+
+/// Words in the names of other such tools.
+const TYPING_VERBS: &[&str] = &["write", "send", "type", "input"];
+
+/// What such tools type into.
+const TYPED_INTO: &[&str] = &[
+    "stdin",
+    "bash",
+    "shell",
+    "powershell",
+    "terminal",
+    "pty",
+    "tty",
+];
+
 /// Arguments by which a client names the shell that it types into.
-const SHELL_NAMES: &[&str] = &["session_id", "sessionId", "process_id", "shell_id", "id"];
+const SHELL_NAMES: &[&str] = &[
+    "session_id",
+    "sessionId",
+    "process_id",
+    "shell_id",
+    "shellId",
+    "id",
+];
 
 /// Arguments of reading tools that say what is read and how much of it is shown. A call with any
 /// other argument may do something else.
@@ -170,9 +194,12 @@ impl<'a> CallKind<'a> {
             _ if SUBAGENTS.contains(&name) || name.starts_with("delegate") => {
                 Self::Subagent(text_of(arguments, AGENT_NAMES))
             }
-            "write_stdin" => Self::Stdin {
+            _ if SHELL_WRITERS.contains(&name) => Self::Stdin {
                 types: types_something(arguments),
             },
+            _ if is_named_like_typing(name) && types_something(arguments) => {
+                Self::Stdin { types: true }
+            }
             _ => Self::Other,
         }
     }
@@ -252,6 +279,32 @@ fn types_something(arguments: &JsonObject) -> bool {
         Some(text) => !text.is_empty(),
         None => !(value.is_number() || value.is_boolean() || value.is_null()),
     })
+}
+
+/// Whether a name says that the tool types into a shell: `send_to_terminal`, `BashInput`, and not
+/// `write_shell_script`.
+fn is_named_like_typing(name: &str) -> bool {
+    let words = words_of_name(name);
+    let is_in =
+        |list: &[&str], word: Option<&String>| word.is_some_and(|it| list.contains(&it.as_str()));
+    let (first, last) = (words.first(), words.last());
+    is_in(TYPING_VERBS, first) && is_in(TYPED_INTO, last)
+        || is_in(TYPED_INTO, first) && is_in(TYPING_VERBS, last)
+}
+
+/// The words of a name in lower case, which begin at capitals and behind separators.
+fn words_of_name(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for c in name.chars() {
+        let is_separator = !c.is_alphanumeric();
+        if (is_separator || c.is_uppercase()) && words.last().is_some_and(|it| !it.is_empty()) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| !is_separator) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words
 }
 
 /// The files of all patches among the arguments.

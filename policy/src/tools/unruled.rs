@@ -2,6 +2,7 @@
 
 use pvp_protocol::{Category, Risk};
 
+use super::command_lines::is_runner;
 use super::kind::CallKind;
 use super::patch::{PatchChange, PatchedFile};
 use super::{JudgedCall, shown};
@@ -39,6 +40,10 @@ impl JudgedCall<'_> {
                 write(Risk::Medium, "tool.mcp", &reason)
             }
             CallKind::Patch(Some(files)) => write(Risk::Low, "client.patch", &patch_reason(files)),
+            CallKind::Other if is_runner(self.name) => {
+                let reason = "runs a command in a form that PVP does not know";
+                write(Risk::Medium, "tool.unknown", reason)
+            }
             CallKind::File(_)
             | CallKind::ClientRead(_)
             | CallKind::ClientWrite

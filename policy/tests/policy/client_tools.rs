@@ -81,7 +81,7 @@ fn a_clients_reads_of_secrets_or_elsewhere_are_sensitive() {
         (r#"Grep {"pattern": "x", "path": "/"}"#, "path.outside"),
         (
             r#"Grep {"pattern": "x", "path": "/home/ann"}"#,
-            "path.outside",
+            "path.secret",
         ),
         (
             r#"Grep {"pattern": "x", "glob": "/etc/**"}"#,
@@ -110,6 +110,89 @@ fn a_clients_reads_of_secrets_or_elsewhere_are_sensitive() {
     ] {
         assert_rule(line, Category::Write, "tool.arguments");
     }
+}
+
+#[test]
+fn directories_that_hold_files_of_pvp_are_not_searched() {
+    let in_directory = |directory: &str, line: &str| {
+        let workspace = Workspace {
+            directory: Some(directory.to_owned()),
+            ..Workspace::default()
+        };
+        Policy::built_in().assess(&action(line), &workspace)
+    };
+    for line in [
+        r#"Grep {"pattern": "token=", "path": "~/.local"}"#,
+        r#"Grep {"pattern": "token=", "path": ".local/state"}"#,
+        r#"grep_search {"query": "token=", "include_pattern": ".local/state/*/links/**"}"#,
+        r#"search_file_content {"pattern": "x", "dir_path": "/home/ann/.config"}"#,
+        r#"Glob {"pattern": ".local/state/*/links/*"}"#,
+        r#"Read {"file_path": "~/.local/state/*/links/a/link"}"#,
+    ] {
+        for directory in ["/home/ann", "/work/app"] {
+            let found = in_directory(directory, line);
+            assert_eq!(
+                (found.category, found.rule.as_str()),
+                (Category::Blocked, "pvp.own-files"),
+                "{line} in {directory}: {}",
+                found.reason
+            );
+        }
+    }
+    for line in [
+        r#"Grep {"pattern": "token="}"#,
+        r#"Grep {"pattern": "token=", "path": "."}"#,
+        r#"Grep {"pattern": "token=", "path": "/home/ann"}"#,
+        r#"Grep {"pattern": "token=", "path": "~"}"#,
+        r#"Glob {"pattern": "**/*"}"#,
+        "LS {}",
+        r#"LS {"path": ".local/state"}"#,
+        r#"LS {"path": "~/.local"}"#,
+        r#"Glob {"pattern": "**/link", "path": ".local"}"#,
+    ] {
+        let found = in_directory("/home/ann", line);
+        assert_eq!(
+            (found.category, found.rule.as_str(), found.sensitive_read),
+            (Category::Write, "path.secret", true),
+            "{line}: {}",
+            found.reason
+        );
+    }
+    for line in [
+        r#"Grep {"pattern": "token=", "path": "code"}"#,
+        r#"Read {"file_path": "notes.md"}"#,
+        r#"Glob {"pattern": "code/**/*.rs", "path": "code"}"#,
+        r#"file_read {"path": "notes.md"}"#,
+    ] {
+        assert_eq!(
+            in_directory("/home/ann", line).category,
+            Category::Read,
+            "{line}"
+        );
+    }
+    // As a shell's search there is asked for.
+    assert_rule(
+        r#"Grep {"pattern": ".", "path": ".git"}"#,
+        Category::Write,
+        "path.secret",
+    );
+    assert_rule(
+        r#"Glob {"pattern": "*", "path": ".git"}"#,
+        Category::Read,
+        "client.file-read",
+    );
+    let allow = "[[tool]]\nid = \"a.b\"\nname = \"mcp__fs__search\"\ncategory = \"read\"\n\
+                 allow_read = true\nreason = \"r\"\nmatches = ['mcp__fs__search {}']\n";
+    let policy = Policy::with_user_file(allow, "policy.toml").unwrap();
+    let held = action(r#"mcp__fs__search {"path": "~/.local"}"#);
+    let held = policy.assess(&held, &workspace());
+    assert_eq!(
+        (held.category, held.sensitive_read),
+        (Category::Write, false)
+    );
+    let other = action(r#"mcp__fs__search {"path": "src"}"#);
+    let other = policy.assess(&other, &workspace());
+    assert_eq!(other.category, Category::Read);
 }
 
 #[test]
@@ -380,8 +463,167 @@ fn a_subagent_is_named() {
 }
 
 #[test]
+fn what_a_tool_is_given_to_run_is_judged_as_a_line() {
+    for (line, category, rule) in [
+        (
+            r#"Bash {"command": "rm -rf ~", "dangerouslyDisableSandbox": true}"#,
+            Category::Blocked,
+            "blocked.rm-root",
+        ),
+        (
+            r#"Bash {"command": "pvp approve x", "dangerouslyDisableSandbox": true}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"Monitor {"command": "tail -f x; pvp approve x", "description": "x"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"PowerShell {"command": "pvp approve x"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"run_shell_command {"command": "cat .pvp/link", "extra": 1}"#,
+            Category::Blocked,
+            "pvp.own-files",
+        ),
+        (
+            r#"bash {"command": "rm .claude/settings.json", "mode": "async", "detach": true}"#,
+            Category::Blocked,
+            "client.settings",
+        ),
+        (
+            r#"exec_command {"cmd": "pvp approve x", "workdir": "src"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"exec_command {"cmd": "cat link", "workdir": "/work/app/.pvp"}"#,
+            Category::Blocked,
+            "pvp.own-files",
+        ),
+        (
+            r#"run_shell_command {"command": "cat link", "dir_path": "~/.config/pvp", "x": 1}"#,
+            Category::Blocked,
+            "pvp.own-files",
+        ),
+        (
+            r#"shell_command {"command": ["bash", "-lc", "pvp approve x"]}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"local_shell {"action": {"type": "exec", "command": ["pvp", "approve", "x"]}}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"local_shell {"action": {"command": ["cat", "link"], "working_directory": ".pvp"}}"#,
+            Category::Blocked,
+            "pvp.own-files",
+        ),
+        (
+            r#"Bash {"command": ["pvp approve x"]}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"Bash {"line": "pvp approve x"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"mcp__sh__run {"fullCommand": "pvp approve x"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"unheard_of {"steps": [{"shell_command": "rm -rf ~"}]}"#,
+            Category::Blocked,
+            "blocked.rm-root",
+        ),
+        (
+            r#"unheard_of {"script": "git push --force"}"#,
+            Category::Destructive,
+            "git.push-force",
+        ),
+        (
+            r#"unheard_of {"commands": ["cd x", "git push --force"]}"#,
+            Category::Destructive,
+            "git.push-force",
+        ),
+        (
+            r#"Read {"file_path": "a", "command": "pvp approve x"}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"Bash {"command": "cat .env", "extra": 1}"#,
+            Category::Write,
+            "path.secret",
+        ),
+        // What reads in a shell may do more in a form that is not known.
+        (
+            r#"Bash {"command": "ls", "dangerouslyDisableSandbox": true}"#,
+            Category::Write,
+            "tool.unknown",
+        ),
+        (
+            r#"Bash {"command": "ls", "description": "pvp approve x"}"#,
+            Category::Write,
+            "tool.unknown",
+        ),
+        (
+            r#"Skill {"command": "review"}"#,
+            Category::Write,
+            "tool.unknown",
+        ),
+    ] {
+        assert_rule(line, category, rule);
+    }
+    let many = vec!["\"pvp x y\""; 40].join(", ");
+    let many = assess(&format!(r#"unheard_of {{"commands": [{many}]}}"#));
+    assert_eq!(
+        (many.category, many.risk),
+        (Category::Blocked, Risk::Critical)
+    );
+}
+
+#[test]
+fn whoever_vouches_for_a_tool_does_not_vouch_for_every_command() {
+    let allow = "[[tool]]\nid = \"a.b\"\nname = \"mcp__sh__run Bash\"\ncategory = \"read\"\n\
+                 allow_read = true\nreason = \"r\"\nmatches = ['mcp__sh__run {}']\n";
+    let policy = Policy::with_user_file(allow, "policy.toml").unwrap();
+    for (line, category) in [
+        (r#"mcp__sh__run {"command": "select"}"#, Category::Read),
+        (r#"mcp__sh__run {"command": "ls"}"#, Category::Read),
+        (r#"mcp__sh__run {"command": "rm -rf ~"}"#, Category::Blocked),
+        (r#"Bash {"command": "ls", "x": 1}"#, Category::Read),
+        (r#"Bash {"command": "touch a", "x": 1}"#, Category::Write),
+        (
+            r#"Bash {"command": "pvp approve x", "x": 1}"#,
+            Category::Blocked,
+        ),
+    ] {
+        let found = policy.assess(&action(line), &workspace());
+        assert_eq!(found.category, category, "{line}: {}", found.reason);
+    }
+}
+
+#[test]
 fn typing_into_a_running_shell_is_blocked() {
     for line in [
+        r#"write_bash {"sessionId": "a", "input": "pvp approve x{enter}", "delay": 5}"#,
+        r#"write_bash {"shellId": "a", "input": "{enter}", "delay": 5}"#,
+        r#"write_powershell {"sessionId": "a", "input": "x"}"#,
+        r#"send_to_terminal {"id": "a", "text": "x"}"#,
+        r#"WriteStdin {"id": "a", "text": "x"}"#,
+        r#"shell_input {"id": "a", "text": "x"}"#,
+        r#"pty_write {"id": "a", "data": "x"}"#,
+        r#"BashInput {"id": "a", "text": "x"}"#,
         r#"write_stdin {"session_id": 1, "chars": "rm -rf x\n"}"#,
         r#"write_stdin {"session_id": 1, "chars": "\u0003"}"#,
         r#"write_stdin {"session_id": 1, "input": "x"}"#,
@@ -392,8 +634,16 @@ fn typing_into_a_running_shell_is_blocked() {
     for line in [
         r#"write_stdin {"session_id": 1, "chars": ""}"#,
         r#"write_stdin {"session_id": "1", "yield_time_ms": 1000}"#,
+        r#"write_bash {"sessionId": "1", "input": "", "delay": 5}"#,
     ] {
         assert_rule(line, Category::Read, "client.poll");
+    }
+    for line in [
+        r#"write_shell_script {"path": "a.sh", "content": "x"}"#,
+        r#"send_message {"text": "x"}"#,
+        r#"read_bash {"sessionId": "1", "delay": 5}"#,
+    ] {
+        assert_rule(line, Category::Write, "tool.unknown");
     }
     let allow = "[[tool]]\nid = \"a.b\"\nname = \"write_stdin\"\ncategory = \"read\"\n\
                  allow_read = true\nreason = \"r\"\nmatches = ['write_stdin {}']\n";
@@ -622,6 +872,31 @@ fn files_that_decide_what_runs_are_noted() {
             Category::Destructive,
             "runs as code on a commit, a checkout or a push",
         ),
+        (
+            "rust-toolchain.toml",
+            Category::Write,
+            "runs as code when the project is built or tested, in CI too",
+        ),
+        (
+            "node_modules/.bin/eslint",
+            Category::Write,
+            "runs as code when the project is built or tested, in CI too",
+        ),
+        (
+            ".agents/skills/x/SKILL.md",
+            Category::Write,
+            "agents that start later read this file",
+        ),
+        (
+            "sub/.claude-plugin/plugin.json",
+            Category::Write,
+            "agents that start later read this file",
+        ),
+        (
+            ".tool-versions",
+            Category::Write,
+            "commands that run later read this file",
+        ),
     ] {
         let lines = [
             format!(r#"file_write {{"path": "{path}", "content": ""}}"#),
@@ -635,6 +910,19 @@ fn files_that_decide_what_runs_are_noted() {
             assert_eq!(found.notes, [note], "{line}");
         }
     }
+    for path in [".env", ".envrc", "web/.env.local"] {
+        let found = assess(&format!(
+            r#"Write {{"file_path": "{path}", "content": ""}}"#
+        ));
+        assert_eq!(found.category, Category::Destructive, "{path}");
+        let note = "commands that run later read this file".to_owned();
+        assert!(found.notes.contains(&note), "{path}: {:?}", found.notes);
+    }
+    assert_rule(
+        r#"Write {"file_path": ".mcp.json", "content": ""}"#,
+        Category::Blocked,
+        "client.settings",
+    );
 }
 
 #[test]

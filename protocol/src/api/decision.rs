@@ -35,6 +35,10 @@ wire_structs! {
         /// The agent's own estimate, which can raise the assessment.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub risk_level: Option<Risk>,
+        /// Whether it needs a vote even if the policy would let it run.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub requires_approval: bool,
         /// The contents of the files that the arguments bind.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]

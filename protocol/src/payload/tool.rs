@@ -80,7 +80,7 @@ impl Degree {
         match self {
             Degree::Executed => "PVP's executor runs exactly this",
             Degree::Held => "the client runs it; it could not start unasked",
-            Degree::Hooked => "the client's hook asked; what it runs is the client's own word",
+            Degree::Hooked => "the client asked; what it runs is the client's own word",
         }
     }
 }

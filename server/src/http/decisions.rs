@@ -86,7 +86,7 @@ fn tool_propose(request: ProposalRequest, agent: ParticipantId) -> ToolPropose {
         agent,
         risk_level: request.risk_level.unwrap_or(Risk::Safe),
         description: request.description,
-        requires_approval: false,
+        requires_approval: request.requires_approval,
         suggested_approvers: None,
         category: request.category,
         file_contents: request.file_contents,
@@ -126,6 +126,8 @@ async fn respond(
     wait: Option<u64>,
 ) -> Result<Response, RefusalResponse> {
     let slot = admission::count_request(&directory, Some(&me))?;
+    let participant = me.claims.participant.clone();
+    directory.http_access(&session, Some(participant)).await?;
     let waiter = Waiter {
         until: Instant::now() + clamp_wait(wait.unwrap_or(0)),
         directory,

@@ -6,7 +6,7 @@ use super::{
     Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
     subagent_prompt, text,
 };
-use crate::model::{ToolCall, Turn};
+use crate::model::{ScriptedCall, ScriptedTurn};
 
 pub const CLAUDE: Client = Client {
     name: "claude",
@@ -20,25 +20,25 @@ pub const CLAUDE: Client = Client {
     several: Several::InTurn,
     edits: Edits::Run,
     launch,
-    shell: |line| ToolCall::new("Bash", json!({ "command": line })),
-    read: |path| ToolCall::new("Read", json!({ "file_path": text(path) })),
+    shell: |line| ScriptedCall::new("Bash", json!({ "command": line })),
+    read: |path| ScriptedCall::new("Read", json!({ "file_path": text(path) })),
     reads_elsewhere: ReadsElsewhere::Asked,
     write: |path, content| {
         let arguments = json!({ "file_path": text(path), "content": content });
-        ToolCall::new("Write", arguments)
+        ScriptedCall::new("Write", arguments)
     },
     edit: |path, old, new| {
         let arguments = json!({ "file_path": text(path), "old_string": old, "new_string": new });
-        ToolCall::new("Edit", arguments)
+        ScriptedCall::new("Edit", arguments)
     },
     denied_write: None,
-    mcp_echo: |said| ToolCall::new("mcp__echo__echo", json!({ "text": said })),
+    mcp_echo: |said| ScriptedCall::new("mcp__echo__echo", json!({ "text": said })),
     subagent: |script| {
         let arguments = json!({
             "description": "do it", "prompt": subagent_prompt(script),
             "subagent_type": "general-purpose", "run_in_background": false,
         });
-        vec![Turn::call("Agent", arguments)]
+        vec![ScriptedTurn::call("Agent", arguments)]
     },
     names_subagents: true,
     cannot: &[],

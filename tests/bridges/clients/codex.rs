@@ -6,7 +6,7 @@ use super::{
     Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
     subagent_prompt, text,
 };
-use crate::model::{ToolCall, Turn};
+use crate::model::{ScriptedCall, ScriptedTurn};
 
 pub const CODEX: Client = Client {
     name: "codex",
@@ -20,10 +20,10 @@ pub const CODEX: Client = Client {
     several: Several::SideBySide,
     edits: Edits::AskedAgain,
     launch,
-    shell: |line| ToolCall::new("exec_command", json!({ "cmd": line })),
+    shell: |line| ScriptedCall::new("exec_command", json!({ "cmd": line })),
     // It has no tool that reads.
     read: |path| {
-        ToolCall::new(
+        ScriptedCall::new(
             "exec_command",
             json!({ "cmd": format!("cat {}", text(path)) }),
         )
@@ -41,14 +41,14 @@ pub const CODEX: Client = Client {
         ))
     },
     denied_write: None,
-    mcp_echo: |said| ToolCall::new("mcp__echo.echo", json!({ "text": said })),
+    mcp_echo: |said| ScriptedCall::new("mcp__echo.echo", json!({ "text": said })),
     subagent: |script| {
         let start = json!({ "message": subagent_prompt(script) });
         // The model learns the name of the subagent from the result of the first call.
         let wait = json!({ "targets": ["RESULT:/agent_id"], "timeout_ms": 120_000 });
         vec![
-            Turn::call("multi_agent_v1.spawn_agent", start),
-            Turn::call("multi_agent_v1.wait_agent", wait),
+            ScriptedTurn::call("multi_agent_v1.spawn_agent", start),
+            ScriptedTurn::call("multi_agent_v1.wait_agent", wait),
         ]
     },
     names_subagents: true,
@@ -56,9 +56,9 @@ pub const CODEX: Client = Client {
 };
 
 /// A free-form call of `apply_patch`.
-fn patch(body: &str) -> ToolCall {
+fn patch(body: &str) -> ScriptedCall {
     let patch = format!("*** Begin Patch\n{body}*** End Patch\n");
-    ToolCall::new("apply_patch", patch.into())
+    ScriptedCall::new("apply_patch", patch.into())
 }
 
 /// Paths in a patch are from the directory that it works in.

@@ -6,7 +6,7 @@ use super::{
     Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
     subagent_prompt, text,
 };
-use crate::model::{ToolCall, Turn};
+use crate::model::{ScriptedCall, ScriptedTurn};
 
 pub const COPILOT: Client = Client {
     name: "copilot",
@@ -22,26 +22,26 @@ pub const COPILOT: Client = Client {
     launch,
     shell: |line| {
         let arguments = json!({ "command": line, "description": "as scripted" });
-        ToolCall::new("bash", arguments)
+        ScriptedCall::new("bash", arguments)
     },
-    read: |path| ToolCall::new("view", json!({ "path": text(path) })),
+    read: |path| ScriptedCall::new("view", json!({ "path": text(path) })),
     reads_elsewhere: ReadsElsewhere::Asked,
     write: |path, content| {
         let arguments = json!({ "path": text(path), "file_text": content });
-        ToolCall::new("create", arguments)
+        ScriptedCall::new("create", arguments)
     },
     edit: |path, old, new| {
         let arguments = json!({ "path": text(path), "old_str": old, "new_str": new });
-        ToolCall::new("edit", arguments)
+        ScriptedCall::new("edit", arguments)
     },
     denied_write: None,
-    mcp_echo: |said| ToolCall::new("echo-echo", json!({ "text": said })),
+    mcp_echo: |said| ScriptedCall::new("echo-echo", json!({ "text": said })),
     subagent: |script| {
         let arguments = json!({
             "name": "helper", "description": "do it", "agent_type": "general-purpose",
             "mode": "sync", "prompt": subagent_prompt(script),
         });
-        vec![Turn::call("task", arguments)]
+        vec![ScriptedTurn::call("task", arguments)]
     },
     names_subagents: false,
     cannot: &[],

@@ -6,7 +6,7 @@ use super::{
     Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
     subagent_prompt, text,
 };
-use crate::model::{ToolCall, Turn};
+use crate::model::{ScriptedCall, ScriptedTurn};
 use crate::scenarios::Scenario;
 
 pub const GEMINI: Client = Client {
@@ -22,36 +22,36 @@ pub const GEMINI: Client = Client {
     edits: Edits::Run,
     launch,
     shell: |line| {
-        ToolCall::new(
+        ScriptedCall::new(
             "mcp_pvp_shell",
             json!({ "command": line, "purpose": "why" }),
         )
     },
-    read: |path| ToolCall::new("read_file", json!({ "file_path": text(path) })),
+    read: |path| ScriptedCall::new("read_file", json!({ "file_path": text(path) })),
     reads_elsewhere: ReadsElsewhere::Refused,
     write: |path, content| {
         let arguments = json!({ "path": text(path), "content": content, "purpose": "why" });
-        ToolCall::new("mcp_pvp_write_file", arguments)
+        ScriptedCall::new("mcp_pvp_write_file", arguments)
     },
     edit: |path, old, new| {
         let arguments = json!({
             "path": text(path), "old_text": old, "new_text": new, "purpose": "why",
         });
-        ToolCall::new("mcp_pvp_edit_file", arguments)
+        ScriptedCall::new("mcp_pvp_edit_file", arguments)
     },
     denied_write: Some(|path, content| {
         let arguments = json!({ "file_path": text(path), "content": content });
-        ToolCall::new("write_file", arguments)
+        ScriptedCall::new("write_file", arguments)
     }),
-    mcp_echo: |said| ToolCall::new("mcp_echo_echo", json!({ "text": said })),
+    mcp_echo: |said| ScriptedCall::new("mcp_echo_echo", json!({ "text": said })),
     subagent: |script| {
         // Its subagents end only with this call.
         let mut script = script.to_vec();
         let done = json!({ "result": { "response": "The subagent is done." } });
         script.pop();
-        script.push(Turn::call("complete_task", done));
+        script.push(ScriptedTurn::call("complete_task", done));
         let arguments = json!({ "agent_name": "generalist", "prompt": subagent_prompt(&script) });
-        vec![Turn::call("invoke_agent", arguments)]
+        vec![ScriptedTurn::call("invoke_agent", arguments)]
     },
     names_subagents: false,
     cannot: &[(

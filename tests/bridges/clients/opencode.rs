@@ -6,7 +6,7 @@ use super::{
     Asker, Client, Edits, Launch, LaunchPlace, PROMPT, ReadsElsewhere, ServerAway, Several,
     subagent_prompt, text,
 };
-use crate::model::{ToolCall, Turn};
+use crate::model::{ScriptedCall, ScriptedTurn};
 
 pub const OPENCODE: Client = Client {
     name: "opencode",
@@ -22,25 +22,25 @@ pub const OPENCODE: Client = Client {
     launch,
     shell: |line| {
         let arguments = json!({ "command": line, "description": "as scripted" });
-        ToolCall::new("bash", arguments)
+        ScriptedCall::new("bash", arguments)
     },
-    read: |path| ToolCall::new("read", json!({ "filePath": text(path) })),
+    read: |path| ScriptedCall::new("read", json!({ "filePath": text(path) })),
     reads_elsewhere: ReadsElsewhere::Asked,
     write: |path, content| {
         let arguments = json!({ "filePath": text(path), "content": content });
-        ToolCall::new("write", arguments)
+        ScriptedCall::new("write", arguments)
     },
     edit: |path, old, new| {
         let arguments = json!({ "filePath": text(path), "oldString": old, "newString": new });
-        ToolCall::new("edit", arguments)
+        ScriptedCall::new("edit", arguments)
     },
     denied_write: None,
-    mcp_echo: |said| ToolCall::new("echo_echo", json!({ "text": said })),
+    mcp_echo: |said| ScriptedCall::new("echo_echo", json!({ "text": said })),
     subagent: |script| {
         let arguments = json!({
             "description": "do it", "prompt": subagent_prompt(script), "subagent_type": "general",
         });
-        vec![Turn::call("task", arguments)]
+        vec![ScriptedTurn::call("task", arguments)]
     },
     names_subagents: true,
     cannot: &[],

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::conversation::{Answer, Parsed, Part, content_text, elements, string};
-use super::http::{Request, Response};
-use super::{Dialect, ToolResult};
+use super::conversation::{Encode, Parsed, Part, ScriptedAnswer, content_text, elements, string};
+use super::http::{ModelHttpRequest, ModelHttpResponse};
+use super::{ModelDialect, SeenResult};
 
-pub(super) fn respond(request: &Request) -> (Parsed, Box<dyn Fn(&Answer) -> Response>) {
+pub(super) fn respond(request: &ModelHttpRequest) -> (Parsed, Encode) {
     let body = &request.body;
     let model = string(&body["model"]);
     let parsed = Parsed {
-        dialect: Dialect::AnthropicMessages,
+        dialect: ModelDialect::AnthropicMessages,
         model: model.clone(),
         system: content_text(&body["system"]),
         history: elements(&body["messages"]).flat_map(parts).collect(),
@@ -20,11 +20,11 @@ pub(super) fn respond(request: &Request) -> (Parsed, Box<dyn Fn(&Answer) -> Resp
         tool_definitions: body["tools"].clone(),
     };
     let streams = body["stream"] == true;
-    let encode = move |answer: &Answer| {
+    let encode = move |answer: &ScriptedAnswer| {
         let message = message(&model, answer);
         match streams {
-            true => Response::events(&events(&message)),
-            false => Response::json(&message),
+            true => ModelHttpResponse::events(&events(&message)),
+            false => ModelHttpResponse::json(&message),
         }
     };
     (parsed, Box::new(encode))
@@ -44,7 +44,7 @@ fn parts(message: &Value) -> Vec<Part> {
             id: string(&block["id"]),
             name: string(&block["name"]),
         }),
-        Some("tool_result") => Some(Part::Result(ToolResult {
+        Some("tool_result") => Some(Part::Result(SeenResult {
             call_id: string(&block["tool_use_id"]),
             name: String::new(),
             text: content_text(&block["content"]),
@@ -55,10 +55,10 @@ fn parts(message: &Value) -> Vec<Part> {
     blocks.collect()
 }
 
-fn message(model: &str, answer: &Answer) -> Value {
+fn message(model: &str, answer: &ScriptedAnswer) -> Value {
     let (content, stop_reason) = match answer {
-        Answer::Text(text) => (vec![json!({ "type": "text", "text": text })], "end_turn"),
-        Answer::Calls(calls) => {
+        ScriptedAnswer::Text(text) => (vec![json!({ "type": "text", "text": text })], "end_turn"),
+        ScriptedAnswer::Calls(calls) => {
             let blocks = calls.iter().map(|(id, call)| {
                 json!({ "type": "tool_use", "id": id, "name": call.name, "input": call.arguments })
             });

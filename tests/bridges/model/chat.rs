@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::conversation::{Answer, Parsed, Part, content_text, elements, string};
-use super::http::{Request, Response};
-use super::{Dialect, ToolResult};
+use super::conversation::{Encode, Parsed, Part, ScriptedAnswer, content_text, elements, string};
+use super::http::{ModelHttpRequest, ModelHttpResponse};
+use super::{ModelDialect, SeenResult};
 
-pub(super) fn respond(request: &Request) -> (Parsed, Box<dyn Fn(&Answer) -> Response>) {
+pub(super) fn respond(request: &ModelHttpRequest) -> (Parsed, Encode) {
     let body = &request.body;
     let system = elements(&body["messages"]).filter(|message| is_system(message));
     let texts: Vec<String> = system
         .map(|message| content_text(&message["content"]))
         .collect();
     let parsed = Parsed {
-        dialect: Dialect::OpenAiChat,
+        dialect: ModelDialect::OpenAiChat,
         model: string(&body["model"]),
         system: texts.join("\n"),
         history: elements(&body["messages"]).flat_map(parts).collect(),
@@ -23,9 +23,9 @@ pub(super) fn respond(request: &Request) -> (Parsed, Box<dyn Fn(&Answer) -> Resp
         tool_definitions: body["tools"].clone(),
     };
     let streams = body["stream"] == true;
-    let encode = move |answer: &Answer| match streams {
-        true => Response::events(&events(answer)),
-        false => Response::json(&completion(answer)),
+    let encode = move |answer: &ScriptedAnswer| match streams {
+        true => ModelHttpResponse::events(&events(answer)),
+        false => ModelHttpResponse::json(&completion(answer)),
     };
     (parsed, Box::new(encode))
 }
@@ -45,7 +45,7 @@ fn parts(message: &Value) -> Vec<Part> {
             let text = (!text.is_empty()).then_some(Part::Assistant(text));
             text.into_iter().chain(calls).collect()
         }
-        Some("tool") => vec![Part::Result(ToolResult {
+        Some("tool") => vec![Part::Result(SeenResult {
             call_id: string(&message["tool_call_id"]),
             name: String::new(),
             text,
@@ -57,10 +57,10 @@ fn parts(message: &Value) -> Vec<Part> {
 }
 
 /// The message of the answer and why it ends.
-fn message(answer: &Answer) -> (Value, &'static str) {
+fn message(answer: &ScriptedAnswer) -> (Value, &'static str) {
     match answer {
-        Answer::Text(text) => (json!({ "role": "assistant", "content": text }), "stop"),
-        Answer::Calls(calls) => {
+        ScriptedAnswer::Text(text) => (json!({ "role": "assistant", "content": text }), "stop"),
+        ScriptedAnswer::Calls(calls) => {
             let calls = calls.iter().enumerate().map(|(index, (id, call))| {
                 let function =
                     json!({ "name": call.name, "arguments": call.arguments.to_string() });
@@ -79,7 +79,7 @@ fn usage() -> Value {
     json!({ "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15 })
 }
 
-fn completion(answer: &Answer) -> Value {
+fn completion(answer: &ScriptedAnswer) -> Value {
     let (message, reason) = message(answer);
     json!({
         "id": "chatcmpl-scripted", "object": "chat.completion", "created": 1, "model": "scripted",
@@ -87,7 +87,7 @@ fn completion(answer: &Answer) -> Value {
     })
 }
 
-fn events(answer: &Answer) -> Vec<(Option<&'static str>, String)> {
+fn events(answer: &ScriptedAnswer) -> Vec<(Option<&'static str>, String)> {
     let (message, reason) = message(answer);
     let chunk = |choices: Value, usage: Value| {
         json!({

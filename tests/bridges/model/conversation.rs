@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Dialect, SCRIPT_ENDED, SIDE_ANSWER, ToolCall, ToolResult, Turn};
+use super::{ModelDialect, SCRIPT_ENDED, SIDE_ANSWER, ScriptedCall, ScriptedTurn, SeenResult};
 
 const SUBAGENT_MARKER: &str = "SUBAGENT-SCRIPT:";
 
@@ -17,7 +17,7 @@ const SIDE_REQUESTS: &[&str] = &[
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Conversation {
+pub enum ScriptedConversation {
     Main,
     /// Of a subagent with its own script.
     Subagent,
@@ -31,45 +31,65 @@ pub enum Part {
     User(String),
     Assistant(String),
     Call { id: String, name: String },
-    Result(ToolResult),
+    Result(SeenResult),
 }
 
 /// A request in the words that the dialects share.
 pub(super) struct Parsed {
-    pub(super) dialect: Dialect,
+    /// The API that was spoken.
+    pub(super) dialect: ModelDialect,
+    /// The model that was asked for.
     pub(super) model: String,
+    /// The system prompt.
     pub(super) system: String,
+    /// What was said so far.
     pub(super) history: Vec<Part>,
+    /// The names of the tools.
     pub(super) tools: Vec<String>,
+    /// The tools as the client describes them.
     pub(super) tool_definitions: Value,
 }
 
+/// Says an answer in the words of a dialect.
+pub(super) type Encode = Box<dyn Fn(&ScriptedAnswer) -> super::http::ModelHttpResponse>;
+
 /// What the model says.
-pub(super) enum Answer {
+pub(super) enum ScriptedAnswer {
     Text(String),
     /// The calls with their identifiers.
-    Calls(Vec<(String, ToolCall)>),
+    Calls(Vec<(String, ScriptedCall)>),
 }
 
-impl Answer {
-    pub(super) fn turn(&self) -> Turn {
+impl ScriptedAnswer {
+    pub(super) fn turn(&self) -> ScriptedTurn {
         match self {
-            Self::Text(text) => Turn::Text(text.clone()),
-            Self::Calls(calls) => Turn::Calls(calls.iter().map(|(_, call)| call.clone()).collect()),
+            Self::Text(text) => ScriptedTurn::Text(text.clone()),
+            Self::Calls(calls) => {
+                ScriptedTurn::Calls(calls.iter().map(|(_, call)| call.clone()).collect())
+            }
         }
     }
 }
 
-pub(super) fn next_turn(request: &Parsed, script: &[Turn]) -> (Conversation, Answer) {
+pub(super) fn next_turn(
+    request: &Parsed,
+    script: &[ScriptedTurn],
+) -> (ScriptedConversation, ScriptedAnswer) {
     if is_side_request(request) {
-        return (Conversation::Side, Answer::Text(SIDE_ANSWER.to_owned()));
+        return (
+            ScriptedConversation::Side,
+            ScriptedAnswer::Text(SIDE_ANSWER.to_owned()),
+        );
     }
     match subagent_script(&request.history) {
         Some((name, script)) => (
-            Conversation::Subagent,
+            ScriptedConversation::Subagent,
             answer(&name, &script, &request.history),
         ),
-        None => (Conversation::Main, answer("main", script, &request.history)),
+        None => (
+            ScriptedConversation::Main,
+            answer("main", script, &request.history),
+        ),
     }
 }
 
@@ -101,7 +121,7 @@ fn is_side_request(request: &Parsed) -> bool {
 }
 
 /// The script in the first message, with a name that no other script has.
-fn subagent_script(history: &[Part]) -> Option<(String, Vec<Turn>)> {
+fn subagent_script(history: &[Part]) -> Option<(String, Vec<ScriptedTurn>)> {
     let first_messages = history.iter().map_while(|part| match part {
         Part::User(text) => Some(text),
         Part::Assistant(_) | Part::Call { .. } | Part::Result(_) => None,
@@ -109,29 +129,31 @@ fn subagent_script(history: &[Part]) -> Option<(String, Vec<Turn>)> {
     let (_, json) = first_messages
         .filter_map(|text| text.split_once(SUBAGENT_MARKER))
         .last()?;
-    let mut values = serde_json::Deserializer::from_str(json).into_iter::<Vec<Turn>>();
-    let script = values
-        .next()?
-        .unwrap_or_else(|error| vec![Turn::Text(format!("this script is not valid: {error}"))]);
+    let mut values = serde_json::Deserializer::from_str(json).into_iter::<Vec<ScriptedTurn>>();
+    let script = values.next()?.unwrap_or_else(|error| {
+        vec![ScriptedTurn::Text(format!(
+            "this script is not valid: {error}"
+        ))]
+    });
     let sum = json.bytes().fold(0_u32, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(byte.into())
     });
     Some((format!("sub{sum:x}"), script))
 }
 
-fn answer(name: &str, script: &[Turn], history: &[Part]) -> Answer {
+fn answer(name: &str, script: &[ScriptedTurn], history: &[Part]) -> ScriptedAnswer {
     let index = turns_taken(name, script, history);
     match script.get(index) {
-        None => Answer::Text(SCRIPT_ENDED.to_owned()),
-        Some(Turn::Text(text)) => Answer::Text(text.clone()),
-        Some(Turn::Calls(calls)) => {
+        None => ScriptedAnswer::Text(SCRIPT_ENDED.to_owned()),
+        Some(ScriptedTurn::Text(text)) => ScriptedAnswer::Text(text.clone()),
+        Some(ScriptedTurn::Calls(calls)) => {
             let last = last_result(history);
             let calls = calls.iter().cloned().map(|mut call| {
                 fill_in(&mut call.arguments, &last);
                 call
             });
             let calls = calls.enumerate();
-            Answer::Calls(
+            ScriptedAnswer::Calls(
                 calls
                     .map(|(position, call)| (format!("call_{name}_{index}_{position}"), call))
                     .collect(),
@@ -167,7 +189,7 @@ fn fill_in(arguments: &mut Value, result: &Value) {
 }
 
 /// How many turns of the script the history shows.
-fn turns_taken(name: &str, script: &[Turn], history: &[Part]) -> usize {
+fn turns_taken(name: &str, script: &[ScriptedTurn], history: &[Part]) -> usize {
     let mut taken = 0;
     for part in history {
         let turn = match part {
@@ -187,11 +209,11 @@ fn turn_of_call(name: &str, id: &str) -> Option<usize> {
     rest.split('_').next()?.parse().ok()
 }
 
-fn position_of_text(script: &[Turn], from: usize, said: &str) -> Option<usize> {
+fn position_of_text(script: &[ScriptedTurn], from: usize, said: &str) -> Option<usize> {
     let rest = script.iter().enumerate().skip(from);
     rest.filter_map(|(index, turn)| match turn {
-        Turn::Text(text) => Some((index, text)),
-        Turn::Calls(_) => None,
+        ScriptedTurn::Text(text) => Some((index, text)),
+        ScriptedTurn::Calls(_) => None,
     })
     .find(|(_, text)| text.trim() == said.trim())
     .map(|(index, _)| index)

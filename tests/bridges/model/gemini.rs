@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::conversation::{Answer, Parsed, Part, content_text, elements, string};
-use super::http::{Request, Response};
-use super::{Dialect, ToolResult};
+use super::conversation::{Encode, Parsed, Part, ScriptedAnswer, content_text, elements, string};
+use super::http::{ModelHttpRequest, ModelHttpResponse};
+use super::{ModelDialect, SeenResult};
 
-pub(super) fn respond(request: &Request) -> (Parsed, Box<dyn Fn(&Answer) -> Response>) {
+pub(super) fn respond(request: &ModelHttpRequest) -> (Parsed, Encode) {
     let body = &request.body;
     let declarations =
         elements(&body["tools"]).flat_map(|tool| elements(&tool["functionDeclarations"]));
     let (_, model) = request.path().rsplit_once('/').unwrap_or_default();
     let parsed = Parsed {
-        dialect: Dialect::Gemini,
+        dialect: ModelDialect::Gemini,
         model: model.split(':').next().unwrap_or_default().to_owned(),
         system: content_text(&body["systemInstruction"]["parts"]),
         history: elements(&body["contents"]).flat_map(parts).collect(),
@@ -22,11 +22,11 @@ pub(super) fn respond(request: &Request) -> (Parsed, Box<dyn Fn(&Answer) -> Resp
         tool_definitions: body["tools"].clone(),
     };
     let streams = request.path().ends_with(":streamGenerateContent");
-    let encode = move |answer: &Answer| {
+    let encode = move |answer: &ScriptedAnswer| {
         let response = response(answer);
         match streams {
-            true => Response::events(&[(None, response.to_string())]),
-            false => Response::json(&response),
+            true => ModelHttpResponse::events(&[(None, response.to_string())]),
+            false => ModelHttpResponse::json(&response),
         }
     };
     (parsed, Box::new(encode))
@@ -53,10 +53,10 @@ fn parts(content: &Value) -> Vec<Part> {
     parts.collect()
 }
 
-fn result(response: &Value) -> ToolResult {
+fn result(response: &Value) -> SeenResult {
     let said = &response["response"];
     let text = said["error"].as_str().or(said["output"].as_str());
-    ToolResult {
+    SeenResult {
         call_id: string(&response["id"]),
         name: string(&response["name"]),
         text: text.map_or_else(|| said.to_string(), str::to_owned),
@@ -64,10 +64,10 @@ fn result(response: &Value) -> ToolResult {
     }
 }
 
-fn response(answer: &Answer) -> Value {
+fn response(answer: &ScriptedAnswer) -> Value {
     let parts = match answer {
-        Answer::Text(text) => vec![json!({ "text": text })],
-        Answer::Calls(calls) => {
+        ScriptedAnswer::Text(text) => vec![json!({ "text": text })],
+        ScriptedAnswer::Calls(calls) => {
             let calls = calls.iter().map(|(id, call)| {
                 json!({ "functionCall": { "id": id, "name": call.name, "args": call.arguments } })
             });

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 const MAX_BODY: usize = 32 * 1024 * 1024;
 const MAX_HEAD: usize = 64 * 1024;
 
-pub(super) struct Request {
+pub(super) struct ModelHttpRequest {
     method: String,
     /// The path with its query.
     path: String,
@@ -18,7 +18,7 @@ pub(super) struct Request {
     pub(super) body: Value,
 }
 
-impl Request {
+impl ModelHttpRequest {
     pub(super) fn path(&self) -> &str {
         self.path.split('?').next().expect("split gives one part")
     }
@@ -28,13 +28,13 @@ impl Request {
     }
 }
 
-pub(super) struct Response {
+pub(super) struct ModelHttpResponse {
     status: &'static str,
     content_type: &'static str,
     body: String,
 }
 
-impl Response {
+impl ModelHttpResponse {
     pub(super) fn json(body: &Value) -> Self {
         Self {
             status: "200 OK",
@@ -71,11 +71,11 @@ impl Response {
 /// Reads one request and answers it.
 pub(super) async fn serve(
     socket: TcpStream,
-    respond: impl FnOnce(&Request) -> Response,
+    respond: impl FnOnce(&ModelHttpRequest) -> ModelHttpResponse,
 ) -> io::Result<()> {
     let mut stream = BufReader::new(socket);
     let request = read_request(&mut stream).await?;
-    let Response {
+    let ModelHttpResponse {
         status,
         content_type,
         body,
@@ -92,7 +92,7 @@ pub(super) async fn serve(
     socket.shutdown().await
 }
 
-async fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<Request> {
+async fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<ModelHttpRequest> {
     let line = read_line(stream).await?;
     let mut words = line.split(' ').map(str::to_owned);
     let (method, path) = (words.next(), words.next());
@@ -111,7 +111,7 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<Request> 
         true => read_chunks(stream).await?,
         false => read_exactly(stream, length).await?,
     };
-    Ok(Request {
+    Ok(ModelHttpRequest {
         method: method.unwrap_or_default(),
         path: path.unwrap_or_default(),
         body: serde_json::from_slice(&body).unwrap_or_default(),

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::conversation::{Answer, Parsed, Part, content_text, elements, string};
-use super::http::{Request, Response};
-use super::{Dialect, ToolCall, ToolResult};
+use super::conversation::{Encode, Parsed, Part, ScriptedAnswer, content_text, elements, string};
+use super::http::{ModelHttpRequest, ModelHttpResponse};
+use super::{ModelDialect, ScriptedCall, SeenResult};
 
-pub(super) fn respond(request: &Request) -> (Parsed, Box<dyn Fn(&Answer) -> Response>) {
+pub(super) fn respond(request: &ModelHttpRequest) -> (Parsed, Encode) {
     let body = &request.body;
     let parsed = Parsed {
-        dialect: Dialect::OpenAiResponses,
+        dialect: ModelDialect::OpenAiResponses,
         model: string(&body["model"]),
         system: system(body),
         history: history(&body["input"]),
@@ -17,11 +17,11 @@ pub(super) fn respond(request: &Request) -> (Parsed, Box<dyn Fn(&Answer) -> Resp
         tool_definitions: body["tools"].clone(),
     };
     let streams = body["stream"] == true;
-    let encode = move |answer: &Answer| {
+    let encode = move |answer: &ScriptedAnswer| {
         let items = items(answer);
         match streams {
-            true => Response::events(&events(&items)),
-            false => Response::json(&response("completed", &items)),
+            true => ModelHttpResponse::events(&events(&items)),
+            false => ModelHttpResponse::json(&response("completed", &items)),
         }
     };
     (parsed, Box::new(encode))
@@ -69,7 +69,7 @@ fn history(input: &Value) -> Vec<Part> {
             name: string(&item["name"]),
         }),
         Some("function_call_output" | "custom_tool_call_output") => {
-            Some(Part::Result(ToolResult {
+            Some(Part::Result(SeenResult {
                 call_id: string(&item["call_id"]),
                 name: String::new(),
                 text: content_text(&item["output"]),
@@ -81,20 +81,22 @@ fn history(input: &Value) -> Vec<Part> {
     parts.collect()
 }
 
-fn items(answer: &Answer) -> Vec<Value> {
+fn items(answer: &ScriptedAnswer) -> Vec<Value> {
     match answer {
-        Answer::Text(text) => {
+        ScriptedAnswer::Text(text) => {
             let content = json!([{ "type": "output_text", "text": text, "annotations": [] }]);
             vec![
                 json!({ "type": "message", "id": "msg_scripted", "role": "assistant", "status": "completed", "content": content }),
             ]
         }
-        Answer::Calls(calls) => calls.iter().map(|(id, call)| call_item(id, call)).collect(),
+        ScriptedAnswer::Calls(calls) => {
+            calls.iter().map(|(id, call)| call_item(id, call)).collect()
+        }
     }
 }
 
 /// A call; `namespace.name` calls a tool of a namespace.
-fn call_item(id: &str, call: &ToolCall) -> Value {
+fn call_item(id: &str, call: &ScriptedCall) -> Value {
     let mut item = match &call.arguments {
         Value::String(input) => json!({ "type": "custom_tool_call", "input": input }),
         arguments => json!({ "type": "function_call", "arguments": arguments.to_string() }),

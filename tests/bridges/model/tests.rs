@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Conversation, Dialect, SCRIPT_ENDED, ScriptedModel, Turn};
+use super::{ModelDialect, SCRIPT_ENDED, ScriptedConversation, ScriptedModel, ScriptedTurn};
 use crate::support::http_request;
 
 /// Sends a request as a client does; returns the body of the answer.
@@ -18,9 +18,9 @@ async fn ask_json(model: &ScriptedModel, path: &str, body: &Value) -> Value {
     serde_json::from_str(&ask(model, path, body).await).unwrap()
 }
 
-fn script() -> Vec<Turn> {
-    let call = Turn::call("Bash", json!({ "command": "ls" }));
-    vec![call, Turn::text("It is done.")]
+fn script() -> Vec<ScriptedTurn> {
+    let call = ScriptedTurn::call("Bash", json!({ "command": "ls" }));
+    vec![call, ScriptedTurn::text("It is done.")]
 }
 
 const MESSAGES: &str = "/v1/messages";
@@ -67,31 +67,34 @@ async fn what_is_beside_the_conversation_uses_up_no_turn() {
     let requests = model.requests();
     let conversations = requests.iter().map(|request| &request.conversation);
     let expected = [
-        &Conversation::Side,
-        &Conversation::Side,
-        &Conversation::Main,
+        &ScriptedConversation::Side,
+        &ScriptedConversation::Side,
+        &ScriptedConversation::Main,
     ];
     assert!(conversations.eq(expected));
-    assert_eq!(requests[1].dialect, Dialect::Other);
+    assert_eq!(requests[1].dialect, ModelDialect::Other);
 }
 
 #[tokio::test]
 async fn a_subagent_follows_the_script_in_its_prompt() {
     let model = ScriptedModel::start(script()).await;
-    let own = serde_json::to_string(&[Turn::text("I helped.")]).unwrap();
+    let own = serde_json::to_string(&[ScriptedTurn::text("I helped.")]).unwrap();
     let prompt = json!([{ "role": "user", "content": format!("SUBAGENT-SCRIPT: {own} Do it.") }]);
     let answer = ask_json(&model, MESSAGES, &messages(prompt)).await;
     assert_eq!(answer["content"][0]["text"], "I helped.");
-    assert_eq!(model.requests()[0].conversation, Conversation::Subagent);
+    assert_eq!(
+        model.requests()[0].conversation,
+        ScriptedConversation::Subagent
+    );
 }
 
 #[tokio::test]
 async fn a_call_can_use_what_the_call_before_returned() {
-    let wait = Turn::call(
+    let wait = ScriptedTurn::call(
         "wait",
         json!({ "targets": ["RESULT:/agent_id"], "other": "RESULT:/x" }),
     );
-    let model = ScriptedModel::start(vec![Turn::call("spawn", json!({})), wait]).await;
+    let model = ScriptedModel::start(vec![ScriptedTurn::call("spawn", json!({})), wait]).await;
     let input = json!([
         { "type": "function_call", "call_id": "call_main_0_0", "name": "spawn", "arguments": "{}" },
         { "type": "function_call_output", "call_id": "call_main_0_0", "output": "{\"agent_id\":\"7\"}" },
@@ -121,13 +124,13 @@ async fn every_dialect_is_spoken_whole_and_as_a_stream() {
     let mut whole = messages(said);
     whole["system"] = "Be brief.".into();
     let cases = [
-        (MESSAGES, whole, Dialect::AnthropicMessages),
-        ("/v1/responses", responses, Dialect::OpenAiResponses),
-        ("/v1/chat/completions", chat, Dialect::OpenAiChat),
+        (MESSAGES, whole, ModelDialect::AnthropicMessages),
+        ("/v1/responses", responses, ModelDialect::OpenAiResponses),
+        ("/v1/chat/completions", chat, ModelDialect::OpenAiChat),
         (
             "/v1beta/models/m:generateContent",
             gemini.clone(),
-            Dialect::Gemini,
+            ModelDialect::Gemini,
         ),
     ];
     let model = ScriptedModel::start(script()).await;

@@ -3,16 +3,16 @@
 use serde_json::{Value, json};
 
 use crate::clients::{Client, Edits, Several};
-use crate::model::Turn;
+use crate::model::ScriptedTurn;
 use crate::stage::{Setting, Stage, WaitingCall};
 use crate::support::TestClient;
 
 /// A script of single commands.
-pub fn commands(client: &Client, lines: &[&str]) -> Vec<Turn> {
+pub fn commands(client: &Client, lines: &[&str]) -> Vec<ScriptedTurn> {
     let calls = lines
         .iter()
-        .map(|line| Turn::Calls(vec![(client.shell)(line)]));
-    calls.chain([Turn::text("All done.")]).collect()
+        .map(|line| ScriptedTurn::Calls(vec![(client.shell)(line)]));
+    calls.chain([ScriptedTurn::text("All done.")]).collect()
 }
 
 pub async fn approve(client: &'static Client) {
@@ -177,7 +177,10 @@ pub async fn quorum(client: &'static Client) {
 
 pub async fn parallel(client: &'static Client) {
     let both = ["touch one", "touch two"].map(client.shell);
-    let script = vec![Turn::Calls(both.to_vec()), Turn::text("All done.")];
+    let script = vec![
+        ScriptedTurn::Calls(both.to_vec()),
+        ScriptedTurn::text("All done."),
+    ];
     let mut stage = Stage::start(client, Setting::default(), |_| script).await;
     let mut calls = Vec::new();
     for _ in 0..2 {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::decisions::commands;
 use crate::clients::{Asker, Client, ServerAway};
-use crate::model::ModelRequest;
+use crate::model::SeenRequest;
 use crate::process::RunningProcess;
 use crate::stage::{Setting, Stage};
 
@@ -144,7 +144,7 @@ pub async fn asker_killed(client: &'static Client) {
     };
     assert!(stage.process.kill_9(|it| it.is_pvp(asker)) > 0);
     if client.asker == Asker::Hook {
-        let answered = |request: &ModelRequest| !request.tool_results().is_empty();
+        let answered = |request: &SeenRequest| !request.tool_results().is_empty();
         let answered = stage.model.wait_for(answered);
         stage.process.while_running(answered).await;
         stage.client_ends().await;
@@ -153,7 +153,7 @@ pub async fn asker_killed(client: &'static Client) {
     stage.ann.approve(&call.gate).await;
     if client.degree == "executed" {
         // Nothing is left that could run it, until the agent is started again.
-        let answered = |request: &ModelRequest| !request.tool_results().is_empty();
+        let answered = |request: &SeenRequest| !request.tool_results().is_empty();
         stage.model.wait_for(answered).await;
     } else {
         let is_end = |message: &Value| ends(message, &call.gate, &call.proposal);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::clients::{Client, ReadsElsewhere};
-use crate::model::Turn;
+use crate::model::ScriptedTurn;
 use crate::stage::{Setting, Stage};
 
 pub async fn read_unasked(client: &'static Client) {
@@ -17,9 +17,9 @@ pub async fn read_unasked(client: &'static Client) {
         std::fs::write(&elsewhere, "what nobody else knows\n").unwrap();
         let outside = (client.read)(&elsewhere);
         vec![
-            Turn::Calls(vec![inside]),
-            Turn::Calls(vec![outside]),
-            Turn::text("All done."),
+            ScriptedTurn::Calls(vec![inside]),
+            ScriptedTurn::Calls(vec![outside]),
+            ScriptedTurn::text("All done."),
         ]
     })
     .await;
@@ -65,8 +65,8 @@ pub async fn file_change(client: &'static Client) {
             (client.write)(&b, "whole\n"),
         ];
         let calls = denied.into_iter().chain(calls);
-        let turns = calls.map(|call| Turn::Calls(vec![call]));
-        turns.chain([Turn::text("All done.")]).collect()
+        let turns = calls.map(|call| ScriptedTurn::Calls(vec![call]));
+        turns.chain([ScriptedTurn::text("All done.")]).collect()
     })
     .await;
     if client.denied_write.is_some() {
@@ -108,8 +108,8 @@ pub async fn mcp_call(client: &'static Client) {
         ..Setting::default()
     };
     let said = ["told you so", "never said"].map(client.mcp_echo);
-    let turns = said.into_iter().map(|call| Turn::Calls(vec![call]));
-    let script = turns.chain([Turn::text("All done.")]).collect();
+    let turns = said.into_iter().map(|call| ScriptedTurn::Calls(vec![call]));
+    let script = turns.chain([ScriptedTurn::text("All done.")]).collect();
     let mut stage = Stage::start(client, setting, |_| script).await;
     let call = stage.next_gate().await;
     let shown = call.payload.to_string();
@@ -131,12 +131,12 @@ pub async fn mcp_call(client: &'static Client) {
 
 pub async fn subagent(client: &'static Client) {
     let own = [
-        Turn::Calls(vec![(client.shell)("touch made")]),
-        Turn::Calls(vec![(client.shell)("touch never")]),
-        Turn::text("The subagent is done."),
+        ScriptedTurn::Calls(vec![(client.shell)("touch made")]),
+        ScriptedTurn::Calls(vec![(client.shell)("touch never")]),
+        ScriptedTurn::text("The subagent is done."),
     ];
     let mut script = (client.subagent)(&own);
-    script.push(Turn::text("All done."));
+    script.push(ScriptedTurn::text("All done."));
     let mut stage = Stage::start(client, Setting::default(), |_| script).await;
     // Starting and ending a subagent may need approval too.
     let mut asked: Vec<Value> = Vec::new();

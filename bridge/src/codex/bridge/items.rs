@@ -6,9 +6,9 @@ use pvp_protocol::JsonObject;
 use serde_json::{Value, json};
 
 use super::super::calls;
-use super::super::decide::RunningCall;
+use super::super::decide::CodexCall;
 use super::super::wire::text;
-use super::{Bridge, OwnRequest};
+use super::{CodexBridge, OwnRequest};
 use crate::headless::ClientEvent;
 
 /// Calls that are followed at the same time.
@@ -25,7 +25,8 @@ pub(super) struct Item {
     pub(super) question: Option<u64>,
     /// What was allowed to run.
     pub(super) command: Option<String>,
-    pub(super) running: Option<RunningCall>,
+    /// Where it is reported, while it runs.
+    pub(super) running: Option<CodexCall>,
     /// Whether people know that it ran unasked.
     is_noticed: bool,
 }
@@ -105,7 +106,7 @@ fn is_call(item: &JsonObject) -> bool {
     ["commandExecution", "fileChange", "mcpToolCall"].contains(&text(item, "type"))
 }
 
-impl Bridge {
+impl CodexBridge {
     pub(super) fn on_item_started(&mut self, thread: &str, params: &JsonObject) {
         let Some(Value::Object(body)) = params.get("item") else {
             return;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::super::methods;
-use super::{Bridge, BridgeEnd, OwnRequest};
+use super::{BridgeEnd, CodexBridge, OwnRequest};
 use crate::headless::{ClientEvent, ClientInstruction};
 
 /// Prompts that may wait; further ones are dropped.
@@ -18,7 +18,7 @@ const MAX_HELD: usize = 64;
 /// How long Codex may take to end its turns after an interrupt, before it is stopped.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(10);
 
-impl Bridge {
+impl CodexBridge {
     pub(super) async fn on_person(&mut self, request: PersonRequest) {
         match request.kind {
             // It was typed into the screen.
@@ -152,7 +152,7 @@ impl Bridge {
     }
 }
 
-fn acknowledge(bridge: &Bridge, id: &MessageId, urgency: InterruptUrgency) {
+fn acknowledge(bridge: &CodexBridge, id: &MessageId, urgency: InterruptUrgency) {
     let action = match urgency {
         InterruptUrgency::Pause => InterruptAction::Paused,
         InterruptUrgency::Stop | InterruptUrgency::Emergency => InterruptAction::Stopped,

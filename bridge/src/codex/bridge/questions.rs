@@ -7,36 +7,44 @@ use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
 use super::super::calls::{self, AskedCall, QuestionKind};
-use super::super::decide::{self, CallEvent, CallEvents, RunningCall, WaitingProposal};
+use super::super::decide::{self, CallEvents, CodexCall, CodexCallEvent, WaitingProposal};
 use super::super::wire::{self, text};
-use super::{Bridge, OwnRequest};
+use super::{CodexBridge, OwnRequest};
 use crate::supervisor::{CallReport, CallRequest};
-use crate::translation::Place;
+use crate::translation::CallPlace;
 
 /// Questions that may wait at the same time; further ones are declined.
 const MAX_QUESTIONS: usize = 256;
 
 /// A question of the app-server that is not answered yet.
-pub(super) struct Question {
+pub(super) struct ScreenQuestion {
     /// The id of the request.
     id: Value,
+    /// The thread of the call.
     thread: String,
+    /// The turn of the call.
     turn: String,
+    /// The item that the question is about.
     item: String,
+    /// What it asks for.
     kind: QuestionKind,
     /// The request, to show it in the screen.
     method: String,
+    /// Its parameters, to show it in the screen.
     params: JsonObject,
     /// The task that has it decided; ending it withdraws the call.
     pub(super) decides: AbortHandle,
+    /// The command as it was asked about.
     command: Option<String>,
+    /// The proposal that waits, once it does.
     waits: Option<WaitingProposal>,
+    /// Whether the screen shows it.
     is_shown: bool,
     /// Whether the person at the terminal wants the turn to end too.
     ends_turn: bool,
 }
 
-impl Bridge {
+impl CodexBridge {
     pub(super) fn on_question(&mut self, id: Value, method: &str, params: JsonObject) {
         match method {
             "item/commandExecution/requestApproval" => {
@@ -69,7 +77,7 @@ impl Bridge {
     }
 
     /// Where a call is made, without links in the path.
-    fn place_of(&self, params: &JsonObject) -> Place {
+    fn place_of(&self, params: &JsonObject) -> CallPlace {
         let mut place = self.supervisor.place();
         let cwd = text(params, "cwd");
         if !cwd.is_empty() {
@@ -171,7 +179,7 @@ impl Bridge {
             sender: self.call_events.clone(),
         };
         let decides = tokio::spawn(decide::decide(self.supervisor.clone(), request, events));
-        let question = Question {
+        let question = ScreenQuestion {
             id,
             thread,
             turn,
@@ -219,13 +227,13 @@ impl Bridge {
         })
     }
 
-    pub(super) fn on_call_event(&mut self, number: u64, event: CallEvent) {
+    pub(super) fn on_call_event(&mut self, number: u64, event: CodexCallEvent) {
         match event {
-            CallEvent::Waits { proposal, text } => self.on_waits(number, proposal, &text),
-            CallEvent::Allowed(running) => self.allow(number, running),
-            CallEvent::Denied(denial) => self.decline(number, &denial.reason),
-            CallEvent::StopWanted => self.interrupt_turns(),
-            CallEvent::Voted(voted) => self.on_voted(number, voted),
+            CodexCallEvent::Waits { proposal, text } => self.on_waits(number, proposal, &text),
+            CodexCallEvent::Allowed(running) => self.allow(number, running),
+            CodexCallEvent::Denied(denial) => self.decline(number, &denial.reason),
+            CodexCallEvent::StopWanted => self.interrupt_turns(),
+            CodexCallEvent::Voted(voted) => self.on_voted(number, voted),
         }
     }
 
@@ -271,7 +279,7 @@ impl Bridge {
         self.show(shown);
     }
 
-    fn allow(&mut self, number: u64, running: RunningCall) {
+    fn allow(&mut self, number: u64, running: CodexCall) {
         let Some(question) = self.questions.remove(&number) else {
             // Nobody waits for the answer any more.
             let report = decide::not_run("the client no longer waited for it");
@@ -310,7 +318,7 @@ impl Bridge {
     }
 
     /// Forgets a question, which withdraws the call if it is not decided.
-    pub(super) fn forget_question(&mut self, number: u64) -> Option<Question> {
+    pub(super) fn forget_question(&mut self, number: u64) -> Option<ScreenQuestion> {
         let question = self.questions.remove(&number)?;
         question.decides.abort();
         if let Some(item) = self.items.get(&question.thread, &question.item) {
@@ -368,7 +376,7 @@ impl Bridge {
         let events = self.call_events.clone();
         tokio::spawn(async move {
             let voted = person.vote(waits.id, digest, vote).await;
-            let _ = events.send((number, CallEvent::Voted(voted))).await;
+            let _ = events.send((number, CodexCallEvent::Voted(voted))).await;
         });
     }
 

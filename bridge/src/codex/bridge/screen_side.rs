@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::super::methods::{self, ScreenMethod};
 use super::super::wire::{self, Message, text};
 use super::super::{CLIENT, rules};
-use super::{Bridge, OWN_ID, OwnRequest};
+use super::{CodexBridge, OWN_ID, OwnRequest};
 
-impl Bridge {
+impl CodexBridge {
     pub(super) fn on_screen_message(&mut self, message: Message) {
         match message {
             Message::Response { id, body } => self.on_screen_answer(&id, body),
