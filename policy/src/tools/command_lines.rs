@@ -43,7 +43,6 @@ const RUNNERS: &[&str] = &[
     "runterminalcmd",
     "runterminalcommand",
     "terminal",
-    "monitor",
     "powershell",
     "pwsh",
     "launchprocess",
@@ -63,6 +62,12 @@ const COMMANDS: &[&str] = &[
     "fullcommandtext",
     "shellscript",
 ];
+
+/// Arguments that hold a program, of which others beside them hold the words.
+const PROGRAMS: &[&str] = &["program", "executable", "binary"];
+
+/// Arguments that hold the words behind a program.
+const WORDS: &[&str] = &["args", "arguments", "argv", "parameters"];
 
 /// Arguments that say where a command runs.
 const DIRECTORIES: &[&str] = &[
@@ -205,12 +210,21 @@ fn collect<'a>(
 ) {
     let directories = fields.iter().filter(|(name, _)| names_directory(name));
     let directory = directories.filter_map(|(_, value)| value.as_str()).next();
+    let words_beside = words_beside(fields);
     for (name, value) in fields {
         let name = plain_name(name);
         let other = NO_COMMANDS.contains(&name.as_str()) || names_directory(&name);
         let is_command = holds_commands(&name) || runs_lines && !other;
         let items = value.as_array().into_iter().flatten();
         let words: Vec<&str> = items.clone().filter_map(|item| item.as_str()).collect();
+        let may_be_program = is_command || PROGRAMS.contains(&name.as_str());
+        if let Some(program) = value.as_str().filter(|_| may_be_program)
+            && !words_beside.is_empty()
+        {
+            let words = std::iter::once(program).chain(words_beside.iter().copied());
+            let form = CommandForm::Words(words.collect());
+            found.push(CommandText { form, directory });
+        }
         if is_command {
             let line = value.as_str().map(CommandForm::Line);
             let forms = line.into_iter().chain(forms_of_list(words));
@@ -223,6 +237,15 @@ fn collect<'a>(
             }
         }
     }
+}
+
+/// The words behind a program that another argument names.
+fn words_beside(fields: &JsonObject) -> Vec<&str> {
+    let lists = fields
+        .iter()
+        .filter(|(name, _)| WORDS.contains(&plain_name(name).as_str()));
+    let items = lists.flat_map(|(_, value)| value.as_array().into_iter().flatten());
+    items.filter_map(|item| item.as_str()).collect()
 }
 
 /// What a list of texts may be: the words of one command, or lines.

@@ -541,6 +541,26 @@ fn what_a_tool_is_given_to_run_is_judged_as_a_line() {
             "pvp.self-approval",
         ),
         (
+            r#"mcp__x__y {"command": "rm", "args": ["-rf", "/"]}"#,
+            Category::Blocked,
+            "blocked.rm-root",
+        ),
+        (
+            r#"unheard_of {"program": "cat", "args": [".pvp/link"]}"#,
+            Category::Blocked,
+            "pvp.own-files",
+        ),
+        (
+            r#"unheard_of {"program": "bash", "args": ["-c", "pvp approve x"]}"#,
+            Category::Blocked,
+            "pvp.self-approval",
+        ),
+        (
+            r#"monitor {"file": "log", "streaming": true}"#,
+            Category::Write,
+            "tool.unknown",
+        ),
+        (
             r#"unheard_of {"steps": [{"shell_command": "rm -rf ~"}]}"#,
             Category::Blocked,
             "blocked.rm-root",
