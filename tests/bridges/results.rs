@@ -107,9 +107,9 @@ fn the_page_has_every_client_and_scenario() {
 
 #[test]
 fn the_table_says_what_cannot_be_and_why() {
-    let cell = |scenario| match scenario {
-        Scenario::Edit => Cell::Cannot("nothing can be edited"),
-        _ => Cell::Passed,
+    let cell = |scenario| match scenario == Scenario::Edit {
+        true => Cell::Cannot("nothing can be edited"),
+        false => Cell::Passed,
     };
     let cells = || Scenario::ALL.into_iter().map(|it| (it, cell(it))).collect();
     let known = clients::ALL.iter().map(|it| (it.name, cells())).collect();

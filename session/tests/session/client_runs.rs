@@ -17,7 +17,10 @@ fn call(line: &str) -> Value {
     proposal["arguments"]["cwd"] = json!("/srv/app");
     proposal["runs"] = json!("client");
     proposal["origin"] = json!({"client": "claude", "session": "c1", "call": "t1"});
-    proposal.as_object_mut().unwrap().remove("risk_level");
+    proposal
+        .as_object_mut()
+        .expect("an object")
+        .remove("risk_level");
     proposal
 }
 
@@ -28,8 +31,11 @@ fn proposes(fixture: &mut SessionFixture, id: &str, proposal: Value) -> Vec<Stri
 /// The payload of the last entry of this kind, as it is stored.
 fn last(fixture: &SessionFixture, kind: &str) -> Value {
     let entries = fixture.log.iter().rev();
-    let mut envelopes = entries.map(|entry| serde_json::to_value(&entry.envelope).unwrap());
-    envelopes.find(|it| it["type"] == kind).unwrap()["payload"].clone()
+    let mut envelopes = entries.map(|entry| serde_json::to_value(&entry.envelope).expect("JSON"));
+    envelopes
+        .find(|it| it["type"] == kind)
+        .expect("such an entry")["payload"]
+        .clone()
 }
 
 fn expire(fixture: &mut SessionFixture, id: &str) -> Vec<String> {

@@ -97,9 +97,9 @@ fn items(answer: &ScriptedAnswer) -> Vec<Value> {
 
 /// A call; `namespace.name` calls a tool of a namespace.
 fn call_item(id: &str, call: &ScriptedCall) -> Value {
-    let mut item = match &call.arguments {
-        Value::String(input) => json!({ "type": "custom_tool_call", "input": input }),
-        arguments => json!({ "type": "function_call", "arguments": arguments.to_string() }),
+    let mut item = match call.arguments.as_str() {
+        Some(input) => json!({ "type": "custom_tool_call", "input": input }),
+        None => json!({ "type": "function_call", "arguments": call.arguments.to_string() }),
     };
     item["id"] = json!(format!("item_{id}"));
     item["call_id"] = json!(id);
