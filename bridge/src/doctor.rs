@@ -4,6 +4,7 @@
 //! against a model on loopback that asks for one harmless call. A stand-in for the hook denies it,
 //! allows it, or breaks; what then lies in the directory says what the client did.
 
+mod app_server;
 mod client;
 mod http;
 mod model;
@@ -101,10 +102,6 @@ impl CanaryRun {
 /// Why a canary could not be tried.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    #[error(
-        "{0} asks in another way than by hooks, for which there is no canary; `pvp run -- {0}` denies what nobody answers"
-    )]
-    NoCanary(&'static str),
     #[error(transparent)]
     Launch(#[from] LaunchError),
     #[error("the canary could not be set up: {0}")]
@@ -161,7 +158,11 @@ pub async fn try_canary(
         program: write_hook(client, behaviour, &place)?,
         files: place.files(),
     };
-    let model = CanaryModel::start(client::canary_call(client)?).await?;
+    let model = CanaryModel::start(client::canary_call(client)).await?;
+    if client == HookClient::Codex {
+        let said = app_server::run(program, &model.address(), behaviour, &place).await?;
+        return Ok(canary_run(behaviour, &place, &model, said));
+    }
     let start = client::start(client, &model.address(), &place)?;
     let (home, workspace) = (place.home(), place.workspace());
     let plan = launch::plan_canary(client, &start.arguments, &hook, &workspace, &home)?;
@@ -196,13 +197,22 @@ pub async fn try_canary(
         .env("XDG_CACHE_HOME", home.join(".cache"));
     let child = command.spawn()?;
     let said = watch(child, behaviour, &place).await;
+    Ok(canary_run(behaviour, &place, &model, said))
+}
+
+fn canary_run(
+    behaviour: HookBehaviour,
+    place: &CanaryPlace,
+    model: &CanaryModel,
+    said: String,
+) -> CanaryRun {
     let told = model.told();
-    Ok(CanaryRun {
+    CanaryRun {
         hook: behaviour,
         ran: place.canary().exists(),
         said: told.is_none().then_some(said),
         told,
-    })
+    }
 }
 
 /// Waits for the client, and returns what it printed.

@@ -3,6 +3,7 @@
 //! Everything else in the settings stays as it is, comments too. A file that cannot be read is left
 //! alone.
 
+mod codex;
 mod file;
 
 use std::path::PathBuf;
@@ -122,7 +123,19 @@ pub fn install(
             let written = plugin.replace(&opencode::plugin_text(&words, backstop))?;
             Ok(vec![written, denied])
         }
-        HookClient::Codex => Ok(Vec::new()),
+        HookClient::Codex => {
+            let [file] = files.as_slice() else {
+                return Ok(Vec::new());
+            };
+            let before = file.read()?.unwrap_or_default();
+            let directory = file.path().parent().unwrap_or(file.path());
+            let command = hook.command(client, None);
+            let after = codex::with_hooks(&before, &command, &directory.to_string_lossy());
+            let after = after.map_err(|why| {
+                InstallError::NotPossible(format!("{}: {why}", file.path().display()))
+            })?;
+            Ok(vec![file.replace(&after)?])
+        }
     }
 }
 
@@ -154,7 +167,17 @@ pub fn uninstall(
             };
             Ok(vec![removed, restored])
         }
-        HookClient::Codex => Ok(Vec::new()),
+        HookClient::Codex => {
+            let [file] = files.as_slice() else {
+                return Ok(Vec::new());
+            };
+            let before = file.read()?.unwrap_or_default();
+            let after = codex::without_hooks(&before);
+            Ok(vec![match after.is_empty() {
+                true => file.remove()?,
+                false => file.replace(&after)?,
+            }])
+        }
     }
 }
 
@@ -217,9 +240,12 @@ fn settings_files(
                 "opencode has no plugins for the whole machine; install it with --user, or start it with `pvp run -- opencode`",
             );
         }
-        (HookClient::Codex, _) => {
+        (HookClient::Codex, InstallScope::Managed) => {
+            vec![place.root.join("etc/codex/requirements.toml")]
+        }
+        (HookClient::Codex, InstallScope::User | InstallScope::Project) => {
             return not_possible(
-                "the hooks of codex let calls run when they break, and are skipped until each user trusts them; start it with `pvp run -- codex`",
+                "codex skips hooks silently until each user has trusted them; install them for the whole machine with --managed, or start it with `pvp run -- codex`",
             );
         }
     };

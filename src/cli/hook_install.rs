@@ -134,7 +134,9 @@ fn notes(client: HookClient, scope: InstallScope) -> Vec<String> {
         (HookClient::OpenCode, _) => &[
             "--pure leaves the plugin out, and then everything is denied if the configuration has no rule of its own for `*`",
         ],
-        (HookClient::Codex, _) => &[],
+        (HookClient::Codex, _) => &[
+            "a hook that crashes, times out or is missing lets the call run; `pvp run -- codex` stands in its protocol and holds",
+        ],
     };
     notes.extend(cannot.iter().map(|line| format!("cannot stop: {line}")));
     notes.push(format!(

@@ -196,7 +196,7 @@ async fn what_a_client_does_not_have_is_refused_with_a_way_out() {
         ("copilot", "--managed"),
         ("opencode", "--managed"),
         ("codex", "--user"),
-        ("codex", "--managed"),
+        ("codex", "--project"),
     ] {
         let arguments = ["hook", "install", client, scope];
         let refused = cli.run(&arguments).await.expect_refused(&arguments);
@@ -225,4 +225,46 @@ async fn the_installed_hook_does_not_look_at_the_clients_environment() {
     hook(&cli, "install", "claude", "--managed").await;
     let managed = read(&cli.home().join("etc/claude-code/managed-settings.json"));
     assert!(!managed.contains("HOME="), "{managed}");
+}
+
+#[tokio::test]
+async fn the_requirements_of_codex_get_our_hooks_and_are_given_back() {
+    let cli = CliEnv::new();
+    let path = cli.home().join("etc/codex/requirements.toml");
+    for before in [
+        None,
+        Some("# ours\nallowed_sandbox_modes = [\"read-only\"]"),
+    ] {
+        if let Some(before) = before {
+            write(&path, before);
+        }
+        hook(&cli, "install", "codex", "--managed").await;
+        let installed = read(&path);
+        assert!(
+            installed.starts_with(before.unwrap_or_default()),
+            "{installed}"
+        );
+        assert!(
+            installed.contains("[[hooks.PreToolUse]]\nmatcher = \"*\""),
+            "{installed}"
+        );
+        let said = hook(&cli, "install", "codex", "--managed").await;
+        assert!(said.contains("unchanged"), "{said}");
+        assert_eq!(read(&path), installed);
+        hook(&cli, "uninstall", "codex", "--managed").await;
+        assert_eq!(std::fs::read_to_string(&path).ok().as_deref(), before);
+    }
+    // Hooks of somebody else's are not mixed with ours.
+    write(&path, "[hooks]\nmanaged_dir = \"/etc/x\"\n");
+    let root = cli.home();
+    let arguments = [
+        "hook",
+        "install",
+        "codex",
+        "--managed",
+        "--root",
+        root.to_str().unwrap(),
+    ];
+    let refused = cli.run(&arguments).await.expect_refused(&arguments);
+    assert!(refused.contains("hooks of its own"), "{refused}");
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 
-use pvp_protocol::JsonObject;
 use serde_json::json;
 
 use super::model::CanaryDialect;
@@ -19,23 +18,31 @@ pub(super) struct Start {
 }
 
 /// The call by which the client would make the canary.
-pub(super) fn canary_call(client: HookClient) -> Result<CanaryCall, DoctorError> {
+pub(super) fn canary_call(client: HookClient) -> CanaryCall {
     let (dialect, tool) = match client {
         HookClient::Claude => (CanaryDialect::Messages, "Bash"),
         HookClient::OpenCode => (CanaryDialect::ChatCompletions, "bash"),
         HookClient::Copilot => (CanaryDialect::ChatCompletions, "bash"),
         HookClient::Gemini => (CanaryDialect::Gemini, "run_shell_command"),
-        HookClient::Codex => return Err(DoctorError::NoCanary(client.name())),
+        HookClient::Codex => (CanaryDialect::Responses, "exec_command"),
     };
-    let arguments = JsonObject::from_iter([
-        ("command".to_owned(), "touch canary".into()),
-        ("description".to_owned(), "make the canary".into()),
-    ]);
-    Ok(CanaryCall {
+    let arguments = match client {
+        HookClient::Codex => vec![("cmd", "touch canary")],
+        HookClient::Claude | HookClient::OpenCode | HookClient::Copilot | HookClient::Gemini => {
+            vec![
+                ("command", "touch canary"),
+                ("description", "make the canary"),
+            ]
+        }
+    };
+    let arguments = arguments.into_iter();
+    CanaryCall {
         dialect,
         tool,
-        arguments,
-    })
+        arguments: arguments
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect(),
+    }
 }
 
 /// What of a hook's arguments and input says that it is asked about a call, as a pattern of a shell.
@@ -58,7 +65,8 @@ pub(super) fn start(
         HookClient::OpenCode => opencode(model, place)?,
         HookClient::Copilot => copilot(model),
         HookClient::Gemini => gemini(model, place)?,
-        HookClient::Codex => return Err(DoctorError::NoCanary(client.name())),
+        // Its app-server is told everything over its pipe.
+        HookClient::Codex => (Vec::new(), Vec::new()),
     };
     Ok(Start {
         arguments: arguments.into_iter().map(OsString::from).collect(),

@@ -20,6 +20,8 @@ pub(super) enum CanaryDialect {
     Messages,
     /// OpenAI's.
     ChatCompletions,
+    /// OpenAI's newer one.
+    Responses,
     /// Google's.
     Gemini,
 }
@@ -91,6 +93,7 @@ fn respond(call: &CanaryCall, request: &CanaryRequest) -> (CanaryResponse, Optio
     let is_asked = match call.dialect {
         CanaryDialect::Messages => request.path.ends_with("/messages"),
         CanaryDialect::ChatCompletions => request.path.ends_with("/chat/completions"),
+        CanaryDialect::Responses => request.path.ends_with("/responses"),
         CanaryDialect::Gemini => request.path.contains("enerateContent"),
     };
     if !is_asked {
@@ -100,6 +103,7 @@ fn respond(call: &CanaryCall, request: &CanaryRequest) -> (CanaryResponse, Optio
     let result = match call.dialect {
         CanaryDialect::Messages => messages_result(body),
         CanaryDialect::ChatCompletions => chat_result(body),
+        CanaryDialect::Responses => responses_result(body),
         CanaryDialect::Gemini => gemini_result(body),
     };
     let has_tools = body["tools"].as_array().is_some_and(|it| !it.is_empty());
@@ -107,6 +111,7 @@ fn respond(call: &CanaryCall, request: &CanaryRequest) -> (CanaryResponse, Optio
     let response = match call.dialect {
         CanaryDialect::Messages => messages(call, calls, body["stream"] == true),
         CanaryDialect::ChatCompletions => chat(call, calls, body["stream"] == true),
+        CanaryDialect::Responses => responses(call, calls),
         CanaryDialect::Gemini => gemini(call, calls, request.path.contains("stream")),
     };
     (response, result)
@@ -130,6 +135,19 @@ fn chat_result(body: &Value) -> Option<String> {
     results
         .next_back()
         .map(|message| message["content"].to_string())
+}
+
+/// What came after the call: its result, and what people said about it.
+fn responses_result(body: &Value) -> Option<String> {
+    let items = elements(&body["input"]);
+    let after: Vec<_> = items
+        .skip_while(|item| item["type"] != "function_call")
+        .skip(1)
+        .collect();
+    let has_result = after
+        .iter()
+        .any(|item| item["type"] == "function_call_output");
+    has_result.then(|| json!(after).to_string())
 }
 
 fn gemini_result(body: &Value) -> Option<String> {
@@ -223,6 +241,37 @@ fn chat(call: &CanaryCall, calls: bool, streams: bool) -> CanaryResponse {
         "id": "chatcmpl-canary", "object": "chat.completion", "created": 1, "model": "canary",
         "choices": [{ "index": 0, "message": message, "finish_reason": reason }], "usage": usage,
     }))
+}
+
+fn responses(call: &CanaryCall, calls: bool) -> CanaryResponse {
+    let item = match calls {
+        true => json!({
+            "type": "function_call", "id": "item_canary", "call_id": "call_canary",
+            "name": call.tool, "status": "completed",
+            "arguments": Value::Object(call.arguments.clone()).to_string(),
+        }),
+        false => json!({
+            "type": "message", "id": "msg_canary", "role": "assistant", "status": "completed",
+            "content": [{ "type": "output_text", "text": DONE, "annotations": [] }],
+        }),
+    };
+    let whole = |status: &str, output: Value| {
+        json!({
+            "id": "resp_canary", "object": "response", "status": status, "model": "canary",
+            "output": output,
+            "usage": {
+                "input_tokens": 1, "output_tokens": 1, "total_tokens": 2,
+                "input_tokens_details": { "cached_tokens": 0 },
+                "output_tokens_details": { "reasoning_tokens": 0 },
+            },
+        })
+    };
+    CanaryResponse::events([
+        json!({ "type": "response.created", "response": whole("in_progress", json!([])) }),
+        json!({ "type": "response.output_item.added", "output_index": 0, "item": item }),
+        json!({ "type": "response.output_item.done", "output_index": 0, "item": item }),
+        json!({ "type": "response.completed", "response": whole("completed", json!([item])) }),
+    ])
 }
 
 fn gemini(call: &CanaryCall, calls: bool, streams: bool) -> CanaryResponse {
