@@ -252,6 +252,15 @@ pub struct ClientCall {
     pub origin: ClientOrigin,
 }
 
+/// The id of a proposal, and where it comes from.
+#[derive(Debug, Clone)]
+enum ProposalName {
+    /// It was made for this proposal alone.
+    Fresh(MessageId),
+    /// It follows from the client's id of the call, so that the same call has the same one.
+    OfCall(MessageId),
+}
+
 /// A call as its proposer describes it.
 pub(crate) struct ToolRequest<'a> {
     pub(crate) tool_name: &'a str,
@@ -429,7 +438,8 @@ impl Proposer {
             origin: None,
             extra: ExtraFields::new(),
         };
-        self.send_proposal(fresh_id(), propose).await
+        self.send_proposal(ProposalName::Fresh(fresh_id()), propose)
+            .await
     }
 
     /// Proposes a call that an agent client runs by itself once it is granted. Whoever proposes it
@@ -456,7 +466,8 @@ impl Proposer {
             origin: Some(call.origin),
             extra: ExtraFields::new(),
         };
-        self.send_proposal(call.id, propose).await
+        self.send_proposal(ProposalName::OfCall(call.id), propose)
+            .await
     }
 
     /// Says that the client of these calls is still there.
@@ -471,9 +482,10 @@ impl Proposer {
 
     async fn send_proposal(
         &self,
-        id: MessageId,
+        name: ProposalName,
         propose: ToolPropose,
     ) -> Result<ProposalHandle, ProposeError> {
+        let (ProposalName::Fresh(id) | ProposalName::OfCall(id)) = name.clone();
         let action = Action::from_arguments(&propose.tool_name, &propose.arguments)?;
         let action = Box::new(action);
         let (events, mut handle) = ProposalHandle::new(id);
@@ -491,7 +503,11 @@ impl Proposer {
         let id = handle.id.clone();
         let receipt = self.connection.send_with_id(id, None, propose).await?;
         match receipt.ack().await {
-            Ok(ack) if ack.duplicate => Err(ProposeError::Repeated),
+            // A message whose answer was lost with the connection is sent again, and arrives twice.
+            // Of an id that was made for it, nobody else knows; that of a call may be an old one.
+            Ok(ack) if ack.duplicate && matches!(name, ProposalName::OfCall(_)) => {
+                Err(ProposeError::Repeated)
+            }
             Ok(_) => Ok(handle),
             Err(SendError::Refused(report)) if report.code == ErrorCode::GateFailed => {
                 Err(blocked(&mut handle, *report).await)

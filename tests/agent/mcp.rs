@@ -343,7 +343,8 @@ async fn a_call_waits_for_a_server_that_was_restarted() {
     let server = TestServer::start_on(data.path(), &address, &[]).await;
     let mut ann = server.join("owl", &user).await;
     approve(&mut ann, &gate).await;
-    assert!(!client.result(id).await.is_error);
+    let result = client.result(id).await;
+    assert!(!result.is_error, "{result:?}");
     assert_contains(&client.result(late).await.text, &["stdout:\nlate"]);
 }
 
