@@ -17,7 +17,7 @@ use crate::translation::TranslatedCall;
 
 /// What was found about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reach {
+pub enum CallReach {
     /// It reaches what its words say.
     AsShown,
     /// People must be asked, even if the policy would let it run.
@@ -48,23 +48,23 @@ const MAX_WORD_BYTES: usize = 4096;
 static POLICY: LazyLock<Policy> = LazyLock::new(Policy::built_in);
 
 /// Looks at what a call reaches. `workspace` is an absolute path without links.
-pub fn check(call: &TranslatedCall, workspace: &Path) -> Reach {
+pub fn check(call: &TranslatedCall, workspace: &Path) -> CallReach {
     let cwd = call.arguments.get("cwd").and_then(Value::as_str);
     let cwd = cwd.map_or_else(|| workspace.to_owned(), |cwd| workspace.join(cwd));
     let words = words_of(call);
     if words.len() > MAX_WORDS {
-        return Reach::Ask;
+        return CallReach::Ask;
     }
-    let mut reach = Reach::AsShown;
+    let mut reach = CallReach::AsShown;
     for word in &words {
         match check_word(word, &cwd, workspace) {
-            Reach::AsShown => {}
-            Reach::Ask => reach = Reach::Ask,
-            refused @ Reach::Refused(_) => return refused,
+            CallReach::AsShown => {}
+            CallReach::Ask => reach = CallReach::Ask,
+            refused @ CallReach::Refused(_) => return refused,
         }
     }
-    match reach == Reach::AsShown && !is_plain_read(call, &cwd, workspace) {
-        true => Reach::Ask,
+    match reach == CallReach::AsShown && !is_plain_read(call, &cwd, workspace) {
+        true => CallReach::Ask,
         false => reach,
     }
 }
@@ -94,15 +94,15 @@ fn collect_texts(value: &Value, words: &mut Vec<String>) {
     }
 }
 
-fn check_word(word: &str, cwd: &Path, workspace: &Path) -> Reach {
+fn check_word(word: &str, cwd: &Path, workspace: &Path) -> CallReach {
     let path = cwd.join(named_path(word));
     let named = without_dots(&path);
     // A step up from behind a link leads elsewhere than the words say.
     let Some(real) = real_path(&path) else {
-        return Reach::Ask;
+        return CallReach::Ask;
     };
     if real == named {
-        return Reach::AsShown;
+        return CallReach::AsShown;
     }
     let shown = Workspace {
         directory: workspace.to_str().map(str::to_owned),
@@ -119,15 +119,15 @@ fn check_word(word: &str, cwd: &Path, workspace: &Path) -> Reach {
     };
     let (read, write) = (category(FILE_READ), category(FILE_WRITE));
     if read.category == Category::Blocked || write.category == Category::Blocked {
-        return Reach::Refused(format!(
+        return CallReach::Refused(format!(
             "Not allowed: `{word}` leads through a link to `{}`, which agents may not touch. \
              Nothing was done.",
             real.display()
         ));
     }
     match read.category == Category::Read && real.starts_with(workspace) {
-        true => Reach::AsShown,
-        false => Reach::Ask,
+        true => CallReach::AsShown,
+        false => CallReach::Ask,
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
             }
         }
 
-        fn check(&self, tool: &str, input: Value) -> Reach {
+        fn check(&self, tool: &str, input: Value) -> CallReach {
             let place = CallPlace {
                 workspace: self.workspace.clone(),
                 cwd: self.workspace.clone(),
@@ -272,7 +272,7 @@ mod tests {
             check(&call, &self.workspace)
         }
 
-        fn line(&self, line: &str) -> Reach {
+        fn line(&self, line: &str) -> CallReach {
             self.check("Bash", json!({ "command": line }))
         }
     }
@@ -289,7 +289,10 @@ mod tests {
             "dd of=cfg",
             "cat cdir/*.json cdir/settings.json",
         ] {
-            assert!(matches!(fixture.line(line), Reach::Refused(_)), "{line}");
+            assert!(
+                matches!(fixture.line(line), CallReach::Refused(_)),
+                "{line}"
+            );
         }
         for (tool, input) in [
             ("Write", json!({ "file_path": "cfg", "content": "" })),
@@ -307,7 +310,7 @@ mod tests {
             ),
         ] {
             assert!(
-                matches!(fixture.check(tool, input), Reach::Refused(_)),
+                matches!(fixture.check(tool, input), CallReach::Refused(_)),
                 "{tool}"
             );
         }
@@ -323,13 +326,13 @@ mod tests {
             "cat away/../x",
             "cat src/../away/none/../y",
         ] {
-            assert_eq!(fixture.line(line), Reach::Ask, "{line}");
+            assert_eq!(fixture.line(line), CallReach::Ask, "{line}");
         }
         for line in ["cat near", "cat src/a.txt", "ls", "pwd", "ls src | head -3"] {
-            assert_eq!(fixture.line(line), Reach::AsShown, "{line}");
+            assert_eq!(fixture.line(line), CallReach::AsShown, "{line}");
         }
         let near = json!({ "file_path": fixture.workspace.join("near") });
-        assert_eq!(fixture.check("Read", near), Reach::AsShown);
+        assert_eq!(fixture.check("Read", near), CallReach::AsShown);
     }
 
     #[test]
@@ -342,7 +345,7 @@ mod tests {
             "docker ps",
             "cat src/*",
         ] {
-            assert_eq!(fixture.line(line), Reach::Ask, "{line}");
+            assert_eq!(fixture.line(line), CallReach::Ask, "{line}");
         }
     }
 }

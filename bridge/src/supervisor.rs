@@ -28,7 +28,7 @@ use pvp_protocol::{
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::reach::{self, Reach};
+use crate::reach::{self, CallReach};
 use crate::translation::{CallPlace, TranslatedCall};
 use leases::LeaseRenewal;
 
@@ -160,9 +160,9 @@ impl Supervisor {
     /// Proposes a call. Whatever goes wrong is a denial: nothing runs because of an error.
     pub async fn propose(&self, request: CallRequest) -> Result<PendingCall, Denial> {
         let requires_approval = match reach::check(&request.call, &self.client.workspace) {
-            Reach::AsShown => false,
-            Reach::Ask => true,
-            Reach::Refused(why) => return Err(Denial::failed(&why)),
+            CallReach::AsShown => false,
+            CallReach::Ask => true,
+            CallReach::Refused(why) => return Err(Denial::failed(&why)),
         };
         let id = proposal_id(&self.client.name, &request.conversation, &request.call_id);
         let call = ClientCall {

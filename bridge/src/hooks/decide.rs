@@ -18,7 +18,7 @@ use super::event::{EndedCall, HookedCall};
 use super::{HookClient, id_of};
 use crate::bound_call::BoundCall;
 use crate::client_files::{CallStage, ClientFiles, ClientSettings, OpenCall, is_locked};
-use crate::reach::{self, Reach};
+use crate::reach::{self, CallReach};
 use crate::supervisor::CallReport;
 use crate::translation::{CallPlace, translate};
 
@@ -284,11 +284,11 @@ impl HookDesk {
     fn decide(&self, id: &MessageId, call: &HookedCall, resumed: bool) -> HookAnswer {
         let bound = BoundCall::new(&call.tool, &call.input, self.place(call));
         let reach = reach::check(&bound.proposed(), &self.settings.workspace);
-        if let Reach::Refused(why) = reach {
+        if let CallReach::Refused(why) = reach {
             return HookAnswer::deny(&why);
         }
         let mut request = self.request(id, call, &bound);
-        request.requires_approval = reach == Reach::Ask;
+        request.requires_approval = reach == CallReach::Ask;
         if resumed {
             self.send_defer(id, 0);
         }

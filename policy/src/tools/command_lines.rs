@@ -107,13 +107,13 @@ const MAX_DEPTH: usize = 8;
 /// Something that a call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandText<'a> {
-    form: CommandForm<'a>,
+    form: GivenCommand<'a>,
     /// The argument beside it that says where.
     directory: Option<&'a str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum CommandForm<'a> {
+enum GivenCommand<'a> {
     /// A line for a shell.
     Line(&'a str),
     /// A program and its arguments.
@@ -168,8 +168,8 @@ impl JudgedCall<'_> {
 impl CommandText<'_> {
     fn assess(&self, directory: &ResolvedPath, assessor: &mut Assessor<'_>) {
         match &self.form {
-            CommandForm::Line(line) => assessor.assess_line(line, directory),
-            CommandForm::Words(words) => {
+            GivenCommand::Line(line) => assessor.assess_line(line, directory),
+            GivenCommand::Words(words) => {
                 let shown = words.join(" ");
                 let words = words.iter().map(|word| ShellWord::literal(word)).collect();
                 assessor.assess_argv(words, directory, &shown);
@@ -222,11 +222,11 @@ fn collect<'a>(
             && !words_beside.is_empty()
         {
             let words = std::iter::once(program).chain(words_beside.iter().copied());
-            let form = CommandForm::Words(words.collect());
+            let form = GivenCommand::Words(words.collect());
             found.push(CommandText { form, directory });
         }
         if is_command {
-            let line = value.as_str().map(CommandForm::Line);
+            let line = value.as_str().map(GivenCommand::Line);
             let forms = line.into_iter().chain(forms_of_list(words));
             found.extend(forms.map(|form| CommandText { form, directory }));
         }
@@ -249,15 +249,15 @@ fn words_beside(fields: &JsonObject) -> Vec<&str> {
 }
 
 /// What a list of texts may be: the words of one command, or lines.
-fn forms_of_list(words: Vec<&str>) -> Vec<CommandForm<'_>> {
+fn forms_of_list(words: Vec<&str>) -> Vec<GivenCommand<'_>> {
     // Behind the name of a program, a line is an argument of it, which `bash -c` opens by itself.
     let is_line = |word: &&str| word.contains(char::is_whitespace);
-    let mut forms: Vec<CommandForm<'_>> = match words.first() {
-        Some(first) if is_line(first) => words.iter().copied().map(CommandForm::Line).collect(),
+    let mut forms: Vec<GivenCommand<'_>> = match words.first() {
+        Some(first) if is_line(first) => words.iter().copied().map(GivenCommand::Line).collect(),
         Some(_) | None => Vec::new(),
     };
     if !words.is_empty() {
-        forms.push(CommandForm::Words(words));
+        forms.push(GivenCommand::Words(words));
     }
     forms
 }
