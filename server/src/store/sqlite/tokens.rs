@@ -47,7 +47,7 @@ impl SqliteTokens {
         Ok(self
             .connection()
             .prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM tokens ORDER BY created_at, id"
+                "SELECT {COLUMNS} FROM tokens ORDER BY created_at, rowid"
             ))?
             .query_map([], token_from_row)?
             .collect::<rusqlite::Result<_>>()?)
