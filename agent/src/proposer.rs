@@ -252,15 +252,6 @@ pub struct ClientCall {
     pub origin: ClientOrigin,
 }
 
-/// The id of a proposal, and where it comes from.
-#[derive(Debug, Clone)]
-enum ProposalName {
-    /// It was made for this proposal alone.
-    Fresh(MessageId),
-    /// It follows from the client's id of the call, so that the same call has the same one.
-    OfCall(MessageId),
-}
-
 /// A call as its proposer describes it.
 pub(crate) struct ToolRequest<'a> {
     pub(crate) tool_name: &'a str,
@@ -438,8 +429,7 @@ impl Proposer {
             origin: None,
             extra: ExtraFields::new(),
         };
-        self.send_proposal(ProposalName::Fresh(fresh_id()), propose)
-            .await
+        self.send_proposal(fresh_id(), propose).await
     }
 
     /// Proposes a call that an agent client runs by itself once it is granted. Whoever proposes it
@@ -466,8 +456,7 @@ impl Proposer {
             origin: Some(call.origin),
             extra: ExtraFields::new(),
         };
-        self.send_proposal(ProposalName::OfCall(call.id), propose)
-            .await
+        self.send_proposal(call.id, propose).await
     }
 
     /// Says that the client of these calls is still there.
@@ -482,10 +471,9 @@ impl Proposer {
 
     async fn send_proposal(
         &self,
-        name: ProposalName,
+        id: MessageId,
         propose: ToolPropose,
     ) -> Result<ProposalHandle, ProposeError> {
-        let (ProposalName::Fresh(id) | ProposalName::OfCall(id)) = name.clone();
         let action = Action::from_arguments(&propose.tool_name, &propose.arguments)?;
         let action = Box::new(action);
         let (events, mut handle) = ProposalHandle::new(id);
@@ -499,13 +487,13 @@ impl Proposer {
         })
         .await?;
         let registered = registration.await.map_err(|_| ProposeError::Closed)?;
-        registered.map_err(ProposeError::NotRecorded)?;
+        let last_before = registered.map_err(ProposeError::NotRecorded)?;
         let id = handle.id.clone();
         let receipt = self.connection.send_with_id(id, None, propose).await?;
         match receipt.ack().await {
             // A message whose answer was lost with the connection is sent again, and arrives twice.
-            // Of an id that was made for it, nobody else knows; that of a call may be an old one.
-            Ok(ack) if ack.duplicate && matches!(name, ProposalName::OfCall(_)) => {
+            // Only what was in the log before it was sent is another one.
+            Ok(ack) if ack.duplicate && ack.seq.is_none_or(|seq| seq <= last_before) => {
                 Err(ProposeError::Repeated)
             }
             Ok(_) => Ok(handle),

@@ -164,6 +164,11 @@ impl MessageMeta<'_> {
 }
 
 impl View {
+    /// The last entry that is known to be there, whether it has arrived or not.
+    pub fn known_head(&self) -> u64 {
+        self.head.max(self.welcome_head)
+    }
+
     /// Folds the next message. A message that was folded before, or that belongs to another
     /// session, is ignored.
     pub fn fold(&mut self, envelope: &Envelope) {

@@ -23,8 +23,9 @@ pub(crate) enum ProposerRequest {
         /// Who runs it.
         runs: RunBy,
         events: EventSender,
-        /// Notified once the proposal is registered, or why it cannot be; only then it is sent.
-        registered: oneshot::Sender<Result<(), String>>,
+        /// Notified once the proposal is registered, or why it cannot be; only then it is sent. Says
+        /// which entry was the last one then.
+        registered: oneshot::Sender<Result<u64, String>>,
     },
     /// Registers a read of output that is about to be sent.
     TrackOutputRead {
@@ -75,7 +76,7 @@ impl ProposalTracker {
                     granted: false,
                 };
                 self.open.insert(id, open);
-                let _ = registered.send(Ok(()));
+                let _ = registered.send(Ok(view.known_head()));
             }
             ProposerRequest::TrackOutputRead { id, page } => {
                 self.pending_reads.retain(|_, page| !page.is_closed());
