@@ -256,7 +256,7 @@ fn a_blocked_command_is_logged_and_refused_without_a_gate() {
     assert_lines(
         fixture.proposes("p1", "rm -rf /"),
         &[
-            "8 bot tool.propose `rm -rf /` blocked",
+            "8 bot tool.propose `rm -rf /` blocked (names files of PVP itself: /)",
             "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ],
     );

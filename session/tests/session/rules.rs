@@ -119,7 +119,7 @@ fn a_rule_never_covers_destructive_commands_environments_or_terminals() {
     assert_lines(
         fixture.proposes("p6", "rm -rf /"),
         &[
-            "20 bot tool.propose `rm -rf /` blocked",
+            "20 bot tool.propose `rm -rf /` blocked (names files of PVP itself: /)",
             "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ],
     );
