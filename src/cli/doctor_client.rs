@@ -33,7 +33,7 @@ fn route_of(client: HookClient) -> Route {
             degree: "hooked",
             cannot: &[
                 "it runs commands through a shell of its own, so what ran is its own word",
-                "hooks and MCP servers that the repository's settings bring along run unasked",
+                "settings that a company manages stand above ours",
             ],
             shell_removed: false,
         },
@@ -42,7 +42,7 @@ fn route_of(client: HookClient) -> Route {
             degree: "hooked",
             cannot: &[
                 "what ran is its own word",
-                "plugins and MCP servers that the repository's settings bring along run unasked",
+                "with --trust-project, what the repository's settings start runs unasked",
             ],
             shell_removed: false,
         },
@@ -52,7 +52,7 @@ fn route_of(client: HookClient) -> Route {
             cannot: &[
                 "its hooks fail open, so they decide alone about nothing that changes this machine",
                 "without its screen (-p), tools that need its own prompt are taken away, such as web_fetch",
-                "hooks and MCP servers that the repository's settings bring along run unasked",
+                "with --trust-project, what the repository's settings start runs unasked",
             ],
             shell_removed: true,
         },

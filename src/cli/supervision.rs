@@ -352,10 +352,10 @@ impl SupervisionArguments {
         let details = api.session(&session)?;
         notices.push(match details.config.client_reads {
             ClientReads::Workspace => {
-                "reads inside this directory run unasked and are recorded; `pvp session set --client-reads ask` changes that".to_owned()
+                "reads inside this directory run unasked and are recorded; `pvp session set --config '{\"client_reads\": \"ask\"}'` changes that".to_owned()
             }
             ClientReads::Ask => {
-                "every read of the client waits for approval; `pvp session set --client-reads workspace` lets those inside this directory run".to_owned()
+                "every read of the client waits for approval; `pvp session set --config '{\"client_reads\": \"workspace\"}'` lets those inside this directory run".to_owned()
             }
         });
         Ok(())
