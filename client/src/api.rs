@@ -1,15 +1,17 @@
 //! A typed client of the server's HTTP API. Calls block, so make them from a thread that may.
 
+mod notifications;
+
 use std::error::Error;
 use std::io::{Read, Write};
-use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use pvp_protocol::api::{
-    CommandPage, CreateSessionRequest, CreatedJoinCode, CreatedSession, EditRequest, GateDetails,
-    GateList, GateUpdateResponse, Invitation, InviteRequest, JoinCodeRequest, MessagePage,
-    NamedProposals, ProposalDecision, ProposalRequest, RedeemCodeRequest, SessionCommitContext,
+    CommandPage, CreateSessionRequest, CreatedDevice, CreatedDeviceCode, CreatedJoinCode,
+    CreatedSession, DeviceCodeRequest, EditRequest, GateDetails, GateList, GateUpdateResponse,
+    Invitation, InviteRequest, JoinCodeRequest, MessagePage, NamedProposals, ProposalDecision,
+    ProposalRequest, RedeemCodeRequest, RedeemDeviceCodeRequest, SessionCommitContext,
     SessionDetails, SessionHead, SessionList, SessionTombstone, TokenList, VoteRequest, WhoAmI,
 };
 use pvp_protocol::payload::{ErrorReport, OutputPage, SessionAck};
@@ -21,6 +23,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Link;
 use crate::record::is_well_formed;
+use crate::tls;
 
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,6 +50,9 @@ pub enum ApiError {
     /// The server could not be reached or did not respond.
     #[error("cannot reach {base}: {why}; check that the server is running")]
     Unreachable { base: String, why: String },
+    /// The server is not known to be the one that was meant, so it was told nothing.
+    #[error("{base} is not trusted: {why}")]
+    Untrusted { base: String, why: String },
     /// The answer is not one that a PVP server gives.
     #[error("{base} does not answer like a PVP server ({why}); check the address")]
     InvalidResponse { base: String, why: String },
@@ -58,7 +64,9 @@ impl ApiError {
         match self {
             ApiError::Unreachable { .. } => true,
             ApiError::Refused(report) => report.recoverable,
-            ApiError::NotSent { .. } | ApiError::InvalidResponse { .. } => false,
+            ApiError::NotSent { .. }
+            | ApiError::Untrusted { .. }
+            | ApiError::InvalidResponse { .. } => false,
         }
     }
 }
@@ -274,7 +282,27 @@ impl ApiClient {
         let query = [("wait", Some(wait.as_secs().to_string()))];
         let request = self.request(Method::POST, &path, &query)?;
         let request = request.header("Content-Type", "application/json");
-        let request = request.body(body).timeout(wait + self.response_timeout);
+        self.decided(request.body(body), wait)
+    }
+
+    /// Waits up to `wait` for the decision on a call that was proposed before, as it was proposed.
+    pub fn decision(
+        &self,
+        session: &SessionId,
+        proposal: &MessageId,
+        wait: Duration,
+    ) -> Result<ProposalDecision, ApiError> {
+        let path = format!("/api/sessions/{session}/proposals/{proposal}/decision");
+        let query = [("wait", Some(wait.as_secs().to_string()))];
+        self.decided(self.request(Method::GET, &path, &query)?, wait)
+    }
+
+    fn decided(
+        &self,
+        request: RequestBuilder,
+        wait: Duration,
+    ) -> Result<ProposalDecision, ApiError> {
+        let request = request.timeout(wait + self.response_timeout);
         match self.send_request(request)? {
             DecisionOrReport::Decision(decision) => Ok(*decision),
             DecisionOrReport::Report(report) => Err(ApiError::Refused(report)),
@@ -324,21 +352,43 @@ impl ApiClient {
         self.post("/api/join", request)
     }
 
+    /// Makes a link that opens the page on another device of whoever's link this is, once.
+    pub fn create_device_code(
+        &self,
+        request: &DeviceCodeRequest,
+    ) -> Result<CreatedDeviceCode, ApiError> {
+        self.post("/api/device-codes", request)
+    }
+
+    /// Exchanges a device code for the token of a device.
+    pub fn redeem_device_code(
+        &self,
+        request: &RedeemDeviceCodeRequest,
+    ) -> Result<CreatedDevice, ApiError> {
+        self.post("/api/join/device", request)
+    }
+
     pub fn list_tokens(&self) -> Result<TokenList, ApiError> {
         self.get("/api/tokens", &[])
     }
 
     /// Revokes a token or a join code.
     pub fn revoke_token(&self, id: &str) -> Result<(), ApiError> {
-        let is_id = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if id.is_empty() || !id.chars().all(is_id) {
-            return Err(ApiError::NotSent {
-                base: self.link.base_url().to_owned(),
-                why: format!("`{id}` is not the id of a token"),
-            });
-        }
+        self.check_plain_id(id, "token")?;
         let request = self.request(Method::DELETE, &format!("/api/tokens/{id}"), &[])?;
         self.send_without_answer(request.timeout(RESPONSE_TIMEOUT))
+    }
+
+    /// Refuses what is no id, and would make another path.
+    fn check_plain_id(&self, id: &str, of: &str) -> Result<(), ApiError> {
+        let is_id = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        match !id.is_empty() && id.chars().all(is_id) {
+            true => Ok(()),
+            false => Err(ApiError::NotSent {
+                base: self.link.base_url().to_owned(),
+                why: format!("`{id}` is not the id of a {of}"),
+            }),
+        }
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str, query: QueryParams<'_>) -> Result<T, ApiError> {
@@ -356,8 +406,17 @@ impl ApiClient {
     }
 
     fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
+        self.send_body(Method::POST, path, body)
+    }
+
+    fn send_body<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ApiError> {
         let body = serde_json::to_vec(body).map_err(|error| self.not_sent(&error))?;
-        let request = self.request(Method::POST, path, &[])?;
+        let request = self.request(method, path, &[])?;
         let request = request
             .header("Content-Type", "application/json")
             .body(body);
@@ -388,8 +447,8 @@ impl ApiClient {
         if let Some(client) = self.http.get() {
             return Ok(client);
         }
-        let client = build_http_client(self.link.base_url());
-        let client = client.map_err(|error| self.not_sent(&error))?;
+        let client = build_http_client(&self.link);
+        let client = client.map_err(|error| self.not_sent(error.as_ref()))?;
         Ok(self.http.get_or_init(|| client))
     }
 
@@ -400,10 +459,14 @@ impl ApiClient {
         }
     }
 
-    fn unreachable(&self, error: &dyn Error) -> ApiError {
-        ApiError::Unreachable {
-            base: self.link.base_url().to_owned(),
-            why: innermost_cause(error),
+    fn unreachable(&self, error: &(dyn Error + 'static)) -> ApiError {
+        let base = self.link.base_url().to_owned();
+        match tls::certificate_problem(error) {
+            Some(why) => ApiError::Untrusted { base, why },
+            None => ApiError::Unreachable {
+                base,
+                why: innermost_cause(error),
+            },
         }
     }
 
@@ -458,33 +521,24 @@ impl ApiClient {
     }
 }
 
-fn build_http_client(base_url: &str) -> reqwest::Result<Client> {
+fn build_http_client(link: &Link) -> Result<Client, Box<dyn Error>> {
+    let base_url = link.base_url();
     // Only the first call has an effect; all of our crates install the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         // The token must not follow a redirect to another server.
-        .redirect(redirect::Policy::none());
-    // A token for a server on this machine must not reach a proxy elsewhere.
-    let builder = match is_loopback(base_url) {
-        true => builder.no_proxy(),
-        false => builder,
-    };
-    let builder = match base_url.starts_with("http:") {
+        .redirect(redirect::Policy::none())
+        // Nor may a variable lead it to a proxy, which would read it unless the server has TLS. The
+        // socket of a session takes no proxy either.
+        .no_proxy();
+    let builder = match link.fingerprint() {
+        Some(key) => builder.tls_backend_preconfigured(tls::pinned_config(key)?),
         // Loading the system's certificates takes longer than a request on the loopback.
-        true => builder.tls_certs_only([]),
-        false => builder,
+        None if base_url.starts_with("http:") => builder.tls_certs_only([]),
+        None => builder,
     };
-    builder.build()
-}
-
-fn is_loopback(base_url: &str) -> bool {
-    let url = Url::parse(base_url).ok();
-    let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
-    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(address) => address.is_loopback(),
-        Err(_) => host == "localhost" || host.ends_with(".localhost"),
-    }
+    Ok(builder.build()?)
 }
 
 /// The text of an error and of its causes, without repetition.
@@ -508,31 +562,4 @@ fn innermost_cause(error: &dyn Error) -> String {
         innermost = cause;
     }
     innermost.to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_addresses_of_this_machine_are_loopback() {
-        for base in [
-            "http://127.0.0.1:3000",
-            "http://127.9.9.9",
-            "http://[::1]:3000",
-            "https://localhost",
-            "http://pvp.localhost:1",
-        ] {
-            assert!(is_loopback(base), "{base}");
-        }
-        for base in [
-            "http://10.0.0.1",
-            "https://example.com",
-            "http://localhost.example.com",
-            "http://127.0.0.1.example.com",
-            "nonsense",
-        ] {
-            assert!(!is_loopback(base), "{base}");
-        }
-    }
 }

@@ -12,6 +12,7 @@ pub mod view;
 
 mod actions;
 mod outbox;
+mod tls;
 
 pub use api::{ApiClient, ApiError};
 pub use connection::{

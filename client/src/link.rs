@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pvp_protocol::SessionId;
+use pvp_protocol::{KeyFingerprint, SessionId};
 
 /// A server's address, a token to log in with, and perhaps a session. `Debug` and `Display` do not
 /// show the token.
@@ -11,6 +11,8 @@ use pvp_protocol::SessionId;
 pub struct Link {
     /// `http://` or `https://`, the host and perhaps a path, without a trailing slash.
     base_url: String,
+    /// The only key that the server may have; `None` trusts whom the machine trusts.
+    fingerprint: Option<KeyFingerprint>,
     token: Option<String>,
     session: Option<SessionId>,
 }
@@ -24,6 +26,10 @@ pub enum LinkError {
     Host,
     #[error("the link's session: {0}")]
     Session(String),
+    #[error("the link's fingerprint (`fp`) is damaged; copy the whole link")]
+    Fingerprint,
+    #[error("the link has a fingerprint (`fp`), so it begins with https://")]
+    FingerprintWithoutTls,
     #[error("the link's token contains characters that a token cannot have")]
     Token,
 }
@@ -52,6 +58,7 @@ impl Link {
         }
         let mut link = Self {
             base_url: format!("http{}://{address}", if secure { "s" } else { "" }),
+            fingerprint: None,
             token: None,
             session: None,
         };
@@ -59,6 +66,8 @@ impl Link {
             match pair.split_once('=') {
                 Some(("token", token)) => link.token = Some(parse_token(token)?),
                 Some(("session", session)) => link.session = Some(parse_session(session)?),
+                Some(("fp", _)) if !secure => return Err(LinkError::FingerprintWithoutTls),
+                Some(("fp", text)) => link.fingerprint = Some(parse_fingerprint(text)?),
                 Some(_) | None => {}
             }
         }
@@ -68,6 +77,11 @@ impl Link {
     /// The address without its parameters.
     pub fn base_url(&self) -> &str {
         &self.base_url
+    }
+
+    /// The only key that the server may have, if the link names one.
+    pub fn fingerprint(&self) -> Option<KeyFingerprint> {
+        self.fingerprint
     }
 
     /// The token, if the link has one.
@@ -92,7 +106,8 @@ impl Link {
         self
     }
 
-    /// A link to the same session with the same token, by another address of the server.
+    /// A link to the same session with the same token, by another address of the server, which may
+    /// have a fingerprint.
     pub fn with_base_url(self, base_url: &str) -> Result<Self, LinkError> {
         let Self { token, session, .. } = self;
         Ok(Self {
@@ -117,7 +132,9 @@ impl Link {
     pub fn reveal(&self) -> String {
         let token = self.token.as_ref().map(|token| format!("token={token}"));
         let session = self.session.as_ref().map(|id| format!("session={id}"));
-        let parameters: Vec<_> = [token, session].into_iter().flatten().collect();
+        let fingerprint = self.fingerprint.map(|key| format!("fp={key}"));
+        let parameters = [token, session, fingerprint];
+        let parameters: Vec<_> = parameters.into_iter().flatten().collect();
         match parameters.as_slice() {
             [] => format!("{}/", self.base_url),
             parameters => format!("{}/#{}", self.base_url, parameters.join("&")),
@@ -131,6 +148,10 @@ fn parse_token(token: &str) -> Result<String, LinkError> {
         return Err(LinkError::Token);
     }
     Ok(token.to_owned())
+}
+
+fn parse_fingerprint(text: &str) -> Result<KeyFingerprint, LinkError> {
+    KeyFingerprint::parse(text).map_err(|_| LinkError::Fingerprint)
 }
 
 fn parse_session(session: &str) -> Result<SessionId, LinkError> {
@@ -160,6 +181,7 @@ impl fmt::Debug for Link {
         let token = self.token.as_ref().map(|_| "…");
         f.debug_struct("Link")
             .field("base", &self.base_url)
+            .field("fingerprint", &self.fingerprint)
             .field("token", &token)
             .field("session", &self.session)
             .finish()
@@ -176,6 +198,7 @@ mod tests {
             "http://127.0.0.1:3000/#token=pvp_ab_cd&session=owl",
             "https://pvp.example/team/#token=pvp_ab_cd",
             "http://[::1]:3000/",
+            "https://h/#token=t&session=owl&fp=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         ] {
             assert_eq!(Link::parse(text).unwrap().reveal(), text);
         }
@@ -193,6 +216,16 @@ mod tests {
         assert_eq!(link.base_url(), "https://pvp.example");
         assert_eq!(link.websocket_url(), "wss://pvp.example/ws");
         assert_eq!(link.session().unwrap().as_str(), "owl");
+    }
+
+    #[test]
+    fn a_fingerprint_belongs_to_the_address() {
+        let fp = "fp=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let link = Link::parse(&format!("https://h:1/#token=t&{fp}")).unwrap();
+        let elsewhere = link.clone().with_base_url("https://pvp.example").unwrap();
+        assert_eq!(elsewhere.reveal(), "https://pvp.example/#token=t");
+        let back = elsewhere.with_base_url(&format!("https://h:1/#{fp}"));
+        assert_eq!(back, Ok(link));
     }
 
     #[test]
@@ -214,6 +247,11 @@ mod tests {
             ("http://user@h/", LinkError::Host),
             ("http://h/?token=", LinkError::Token),
             ("http://h/?token=a%20b", LinkError::Token),
+            ("https://h/#fp=abc", LinkError::Fingerprint),
+            (
+                "http://h/#fp=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                LinkError::FingerprintWithoutTls,
+            ),
         ] {
             assert_eq!(Link::parse(text), Err(error), "{text}");
         }

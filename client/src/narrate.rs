@@ -9,8 +9,8 @@ use pvp_protocol::payload::{AllowedBy, Approval, ClearedBy, ResolutionCause, Tim
 use pvp_protocol::{MessageId, ParticipantId, ParticipantKind, Timestamp};
 
 pub use units::{
-    bound_file, byte_size, countdown, degree_text, duration, label, outcome_text, pluralize,
-    presence_mark, role_list, shorten,
+    bound_file, byte_size, countdown, degree_text, duration, fails_open_text, label, outcome_text,
+    pluralize, presence_mark, role_list, shorten,
 };
 
 use crate::view::{

@@ -12,7 +12,7 @@ use pvp_protocol::{MessageId, Timestamp};
 use steady::SteadyClock;
 
 static CLOCK: LazyLock<SteadyClock> =
-    LazyLock::new(|| SteadyClock::new(steady::wall_time(), steady::time_since_boot()));
+    LazyLock::new(|| SteadyClock::start(steady::wall_time, steady::time_since_boot));
 
 /// The current time: the time of day when this was first asked for, and what has passed since. It
 /// never goes backwards, and setting the machine's clock does not move it, so that a deadline is

@@ -31,8 +31,37 @@ pub(crate) struct SteadyClock {
     boot_millis: AtomicU64,
 }
 
+/// How often the two clocks are read at most until they were read at the same time.
+const MAX_READINGS: usize = 16;
+
 impl SteadyClock {
-    pub(crate) fn new(wall: Timestamp, since_boot: Duration) -> Self {
+    /// A clock that starts with the time of day. A busy machine may stop a program between reading
+    /// one clock and the other, which would put this one behind for as long as the program runs.
+    pub(crate) fn start(
+        wall_time: impl Fn() -> Timestamp,
+        since_boot: impl Fn() -> Duration,
+    ) -> Self {
+        let readings = (0..MAX_READINGS).map(|_| {
+            let before = since_boot();
+            let wall = wall_time();
+            let after = since_boot();
+            (after.saturating_sub(before), wall, before)
+        });
+        let mut best = None;
+        for reading in readings {
+            let is_better = best.is_none_or(|best: (Duration, _, _)| reading.0 < best.0);
+            if is_better {
+                best = Some(reading);
+            }
+            if reading.0 < Duration::from_millis(1) {
+                break;
+            }
+        }
+        let (_, wall, since_boot) = best.expect("it is read at least once");
+        Self::new(wall, since_boot)
+    }
+
+    fn new(wall: Timestamp, since_boot: Duration) -> Self {
         let boot = wall.as_millis().saturating_sub(millis(since_boot));
         Self {
             boot_millis: AtomicU64::new(boot),
@@ -68,6 +97,21 @@ mod tests {
         assert_eq!(clock.at(MINUTE * 10), minutes(1000));
         // Its clock may be set to anything meanwhile: nobody looks at it.
         assert_eq!(clock.at(MINUTE * 15), minutes(1005));
+    }
+
+    #[test]
+    fn being_stopped_between_two_readings_does_not_put_the_clock_behind() {
+        let moment = std::cell::Cell::new(0_u64);
+        let readings = std::cell::Cell::new(0);
+        // The program is stopped for a second in each of its first readings.
+        let since_boot = || {
+            readings.set(readings.get() + 1);
+            moment.set(moment.get() + if readings.get() < 6 { 1000 } else { 0 });
+            Duration::from_millis(moment.get())
+        };
+        let wall_time = || Timestamp::from_millis(1_000_000 + moment.get());
+        let clock = SteadyClock::start(wall_time, since_boot);
+        assert_eq!(clock.at(Duration::ZERO), Timestamp::from_millis(1_000_000));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use pvp_protocol::{Category, Command, Risk, SandboxProfile};
 use crate::environment::{is_harmless, variable_verdict};
 use crate::explain::ExpectedWord;
 use crate::line_breaks::{self, Interpretation};
+use crate::named_words::NamedWords;
 use crate::normalize;
 use crate::paths::{PathRoot, ResolvedPath, Workspace};
 use crate::public_variables::check_text;
@@ -83,6 +84,8 @@ pub(crate) struct Assessor<'a> {
     pub(crate) matched_rules: BTreeSet<String>,
     /// The commands that were found to only read, with the words that each would receive.
     pub(crate) read_commands: Vec<Vec<ExpectedWord>>,
+    /// Every word of every command and redirection.
+    pub(crate) named_words: NamedWords,
     /// How many commands have been assessed, to stop at a limit.
     commands_assessed: usize,
     /// How many bytes have been parsed, to stop at a limit.
@@ -117,6 +120,7 @@ impl<'a> Assessor<'a> {
             outside_paths: Vec::new(),
             matched_rules: BTreeSet::new(),
             read_commands: Vec::new(),
+            named_words: NamedWords::default(),
             commands_assessed: 0,
             bytes_parsed: 0,
             steps: 0,
@@ -234,7 +238,12 @@ impl<'a> Assessor<'a> {
                 verdict,
             });
         }
+        for (word, directories) in &script.loose_assignments {
+            self.named_words.add(word, directories);
+        }
         for redirect in &script.redirects {
+            self.named_words
+                .add(&redirect.target, &redirect.directories);
             if let Some(verdict) = self.assess_redirect(redirect) {
                 let span = redirect.span.clone();
                 span_verdicts.push(SpanVerdict { span, verdict });
@@ -257,6 +266,10 @@ impl<'a> Assessor<'a> {
     fn assess_command(&mut self, command: &SimpleCommand, depth: usize) -> CommandVerdict {
         self.commands_assessed += 1;
         self.steps += 1;
+        let values = command.assignments.iter().map(|(_, value)| value);
+        for word in command.words.iter().chain(values) {
+            self.named_words.add(word, &command.directories);
+        }
         if self.commands_assessed > MAX_ASSESSED_COMMANDS {
             self.is_incomplete = true;
             return CommandVerdict::write(

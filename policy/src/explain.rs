@@ -3,6 +3,7 @@
 use pvp_protocol::{Action, Assessment, Category, Command, Risk};
 
 use crate::load::{PolicyError, RuleSource};
+use crate::named_words::NamedWord;
 use crate::verdict::default_risk;
 use crate::word::ShellWord;
 use crate::{Policy, RuleOrigin, RuleQuorums, Workspace};
@@ -48,14 +49,18 @@ pub struct RuleInfo<'a> {
 /// An assessment with every rule that matched, for `pvp policy explain`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
+    /// The verdict.
     pub assessment: Assessment,
     /// How much work the assessment took, counted rather than timed.
     pub steps: u32,
+    /// The ids of the rules that matched.
     pub matched_rules: Vec<String>,
     /// What the rules that matched say about who has to approve.
     pub quorums: RuleQuorums,
     /// The commands that were found to only read, with the words that each is expected to receive.
     pub read_commands: Vec<Vec<ExpectedWord>>,
+    /// Every word of every command and redirection that was found, whatever it does.
+    pub named_words: Vec<NamedWord>,
 }
 
 /// A word that a command is expected to receive.

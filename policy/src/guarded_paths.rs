@@ -96,6 +96,8 @@ const CLIENT_SETTINGS: &[&[&str]] = &[
     &[".gemini", "settings.json"],
     &[".gemini", "hooks"],
     &[".gemini", "extensions"],
+    &[".gemini", "policies"],
+    &[".gemini", ".env"],
     &["etc", "gemini-cli"],
     &[".copilot"],
     &["$copilot_home"],
@@ -104,6 +106,8 @@ const CLIENT_SETTINGS: &[&[&str]] = &[
     &[".qwen"],
     &[".cline*"],
     &[".pi"],
+    // The program that their hooks call.
+    &["bin", "pvp"],
 ];
 
 /// Directories with guarded files in them, which go where the directory goes.
@@ -350,6 +354,8 @@ mod tests {
             ".claude/{settings,a}.json",
             ".CLAUDE/Settings.json",
             "~ann/.codex/x",
+            "/usr/bin/pvp",
+            "~/.local/bin/pvp",
         ] {
             assert_eq!(guard(text), Some(Guard::ClientSettings), "{text}");
         }
@@ -373,7 +379,7 @@ mod tests {
             "docs/opencode.md",
             ".config/other",
             "pvp",
-            "/usr/bin/pvp",
+            "/usr/bin/pvpx",
             ".piper",
             "/etc/*",
             "/etc/p*",

@@ -14,6 +14,7 @@ mod lex;
 mod line_breaks;
 mod load;
 mod named_files;
+mod named_words;
 mod normalize;
 mod parse;
 mod paths;
@@ -47,11 +48,12 @@ pub use environment::{changes_meaning, is_known_locale};
 pub use explain::{ExampleFailure, ExpectedWord, Explanation, RuleInfo, RuleKind};
 pub use load::PolicyError;
 pub use named_files::{FilePresence, NamedFile, NamedFiles};
+pub use named_words::{NamedWord, brace_expansions};
 pub use paths::{ReadRootProblem, Workspace, check_read_root};
 pub use quorum::RuleQuorums;
 pub use rule_table::RuleOrigin;
 pub use secret_files::{EntryKind, is_secret_entry, public_file_patterns, secret_file_patterns};
-pub use tools::is_secret_path;
+pub use tools::{is_secret_path, patched_paths, searches_content};
 
 use assess::{Actor, Assessor};
 use paths::ResolvedPath;
@@ -203,6 +205,7 @@ impl Policy {
             matched_rules: Vec::new(),
             quorums: RuleQuorums::of_all_rules(&self.table),
             read_commands: Vec::new(),
+            named_words: Vec::new(),
         }
     }
 
@@ -254,6 +257,7 @@ impl Policy {
             matched_rules: assessor.matched_rules.into_iter().collect(),
             quorums,
             read_commands: assessor.read_commands,
+            named_words: assessor.named_words.words,
         };
         (explanation, assessor.outside_paths)
     }

@@ -86,6 +86,8 @@ pub(crate) struct ParsedScript {
     pub(crate) code: String,
     /// The text of its here-documents.
     pub(crate) here_documents: Vec<Range<usize>>,
+    /// The assignments that no command follows, with the directories of what comes after them.
+    pub(crate) loose_assignments: Vec<(ShellWord, Vec<ResolvedPath>)>,
 }
 
 /// Parses a line that would run in `directory`.
@@ -304,6 +306,11 @@ impl SyntaxWalker<'_> {
             | "ternary_expression"
             | "postfix_expression" => {
                 self.add_doubt(&format!("uses {}", node_description(node.kind())));
+                if node.kind() == "variable_assignment" {
+                    let word = self.word_at(self.span(node));
+                    let directories = self.directories.clone();
+                    self.script.loose_assignments.push((word, directories));
+                }
                 if node.kind() == "declaration_command" {
                     self.visit_declaration(node);
                 }

@@ -24,6 +24,14 @@ use crate::web_address::{WebAddress, percent_decoded};
 use crate::word::ShellWord;
 use judged_path::{JudgedPath, PathPlace};
 use kind::CallKind;
+pub use kind::searches_content;
+
+/// The paths that the text of a patch names, as they are written; empty if it is none that is
+/// understood.
+pub fn patched_paths(text: &str) -> Vec<&str> {
+    let files = patch::files(text).unwrap_or_default();
+    files.iter().map(|file| file.path).collect()
+}
 
 /// Linux opens no longer path.
 const MAX_PATH_BYTES: usize = 4096;

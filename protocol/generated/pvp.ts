@@ -233,6 +233,67 @@ export type Capability = "prompt" | "approve" | "interrupt" | "fork" | "add_cont
 
 export type Category = "read" | "write" | "destructive" | "blocked";
 
+export type ChainCheckpoint = {
+/**
+ * The sequence number of the entry.
+ */
+seq: number,
+/**
+ * The hash of that entry, in hex.
+ */
+hash: string,
+/**
+ * When it was signed.
+ */
+at: string,
+/**
+ * The hash of the snapshot made at that entry, in hex; absent if none was made there.
+ */
+snapshot?: string,
+/**
+ * The public key of the signer, in hex.
+ */
+key: string,
+/**
+ * The Ed25519 signature over all of this and the session's id, in hex.
+ */
+signature: string, };
+
+export type ChainEntry = { seq: number,
+/**
+ * The hash over the hash before it, its meta and its body, in hex.
+ */
+hash: string,
+/**
+ * The meta that the hash covers, byte for byte; empty if the entry has none. Absent if the
+ * caller may not see the entry, or while it holds a grant that can still be used.
+ */
+meta?: string, };
+
+export type ChainPage = { entries: Array<ChainEntry>,
+/**
+ * The newest checkpoint up to `next`; absent if there is none.
+ */
+checkpoint?: ChainCheckpoint,
+/**
+ * Pass this as `after` to get the entries that follow.
+ */
+next: number,
+/**
+ * The sequence number of the last entry of the log.
+ */
+head: number, };
+
+export type ChangeChannelRequest = { label?: string, enabled?: boolean, };
+
+export type ChannelKind = "push" | "webhook" | "ntfy" | "slack" | "discord" | "email";
+
+export type ChannelTest = { delivered: boolean,
+/**
+ * Why it did not; absent if it did.
+ */
+error?: string, };
+
 export type ClearedBy = "read" | "quorum" | "clock" | "allow_rule" | "direct" | "tried";
 
 export type ClientOrigin = {
@@ -255,7 +316,11 @@ call?: string,
 /**
  * The subagent that makes the call; absent if the agent itself does.
  */
-subagent?: string, };
+subagent?: string,
+/**
+ * If what asks PVP crashes, this client runs the call unasked. Absent if it does not.
+ */
+fails_open?: boolean, };
 
 export type ClientReads = "ask" | "workspace";
 
@@ -561,6 +626,46 @@ session?: SessionId, name?: string,
  */
 config: SessionConfig, };
 
+export type CreatedDevice = {
+/**
+ * What the device logs in with.
+ */
+token: string,
+/**
+ * Names the device, for removing it; it is not secret.
+ */
+id: string,
+/**
+ * The participant whose device it is.
+ */
+participant: ParticipantId,
+/**
+ * What the list of devices calls it.
+ */
+name: string,
+/**
+ * The roles that the token allows.
+ */
+roles: Array<Role>,
+/**
+ * The only session the token is for; all sessions if not given.
+ */
+session?: SessionId,
+/**
+ * When the token expires; never if not given.
+ */
+expires?: string, };
+
+export type CreatedDeviceCode = {
+/**
+ * The page's address with a code that makes one device.
+ */
+link: string,
+/**
+ * When the code expires.
+ */
+expires: string, };
+
 export type CreatedJoinCode = {
 /**
  * Names the code in lists; it is not secret.
@@ -648,6 +753,46 @@ bytes: number,
  * Whether git could bring it back.
  */
 in_git: GitCopy, };
+
+export type DeviceCodeRequest = {
+/**
+ * The session that the page opens; the inbox if not given.
+ */
+session?: SessionId, };
+
+export type DeviceList = { devices: Array<DeviceListItem>, };
+
+export type DeviceListItem = {
+/**
+ * Names the device, for removing it.
+ */
+id: string,
+/**
+ * What it calls itself.
+ */
+name: string,
+/**
+ * When its token was made.
+ */
+created: string,
+/**
+ * When its token expires; never if not given.
+ */
+expires?: string,
+/**
+ * When it was last used, to the minute; never if not given.
+ */
+last_used?: string,
+/**
+ * Whether the request was made with its token.
+ */
+this_device: boolean, };
+
+export type DeviceRequest = {
+/**
+ * What the list of devices calls it, such as `Firefox on Linux`.
+ */
+name: string, };
 
 export type DiscardedTrial = {
 /**
@@ -907,6 +1052,8 @@ resolution?: GateResolve,
  */
 command?: CommandRecord, };
 
+export type GateEvent = "opened" | "escalated" | "closing" | "more_wait" | "closed" | "test";
+
 export type GateList = { gates: Array<GateListItem>,
 /**
  * Pass this as `after`, with a `wait`, to wait for the next change.
@@ -952,6 +1099,12 @@ not_counted?: { [key in ParticipantId]: ParticipantId },
  */
 may_vote: boolean,
 /**
+ * Bytes of JSON that a list leaves out of a gate of more than 64 KiB; absent if all of it
+ * is there. What is left of the action is enough to recognise it, not to decide: the
+ * gate's own address has all of it. The digest is that of the whole action.
+ */
+cut_bytes?: number,
+/**
  * The gate's id.
  */
 gate: MessageId,
@@ -995,6 +1148,61 @@ escalated: boolean,
  * Who edited the command last; absent if nobody did.
  */
 amended_by?: ParticipantId, };
+
+export type GateNotification = {
+/**
+ * What happened.
+ */
+event: GateEvent,
+/**
+ * The session of the gate.
+ */
+session: SessionId,
+/**
+ * What people call the session.
+ */
+session_name?: string,
+/**
+ * The gate.
+ */
+gate: MessageId,
+/**
+ * The digest of the action that is voted on; only if the person wants the command in
+ * notifications, because whoever guesses a command can compare it.
+ */
+digest?: string,
+/**
+ * The category of the command.
+ */
+category: Category,
+/**
+ * The risk of the command.
+ */
+risk: Risk,
+/**
+ * One line that says what happened.
+ */
+title: string,
+/**
+ * What else there is to know; without the person's wish, nothing of the command.
+ */
+body: string,
+/**
+ * The command as one line; only if the person wants it in notifications.
+ */
+command?: string,
+/**
+ * When the gate times out; absent if it never does.
+ */
+deadline?: string,
+/**
+ * Where the card is: for a browser relative to the server, otherwise absolute.
+ */
+url: string,
+/**
+ * The same for every notification of one gate, so that a later one replaces an earlier one.
+ */
+tag: string, };
 
 export type GateOutcome = "approved" | "rejected" | "timed_out" | "cancelled";
 
@@ -1407,6 +1615,136 @@ export type NamedProposals = { proposals: Array<NamedProposal>,
  */
 more: boolean, };
 
+export type NewChannelRequest = {
+/**
+ * How it reaches the caller; a browser subscribes with `/api/push/subscriptions`.
+ */
+kind: ChannelKind,
+/**
+ * What the caller calls it.
+ */
+label: string,
+/**
+ * An address that begins with https://, or an e-mail address.
+ */
+target: string,
+/**
+ * A secret of the caller's own that signs what is sent to a webhook, or the access token of
+ * an ntfy topic. Without one, a webhook gets a random one.
+ */
+secret?: string, };
+
+export type NewPushSubscription = {
+/**
+ * The address of the push service for this browser.
+ */
+endpoint: string,
+/**
+ * The keys that what is sent there is encrypted with.
+ */
+keys: PushSubscriptionKeys,
+/**
+ * When the browser drops it; not used, because the push service says so too.
+ */
+expirationTime?: number,
+/**
+ * What the caller calls this browser.
+ */
+label?: string, };
+
+export type NotificationChannel = {
+/**
+ * Names the channel.
+ */
+id: string,
+/**
+ * How it reaches the person.
+ */
+kind: ChannelKind,
+/**
+ * What the person calls it.
+ */
+label: string,
+/**
+ * Where it leads, without what is secret about it.
+ */
+target: string,
+/**
+ * Whether it is used.
+ */
+enabled: boolean,
+/**
+ * Why the last delivery failed; absent if it did not.
+ */
+last_error?: string,
+/**
+ * When something was last delivered; absent if nothing was.
+ */
+last_delivery?: string,
+/**
+ * The secret that signs what is sent to a webhook. It is shown only when the channel is
+ * made.
+ */
+secret?: string, };
+
+export type NotificationEvent = "opened" | "escalated" | "closing";
+
+export type NotificationPreferences = {
+/**
+ * What they are notified of.
+ */
+events: Array<NotificationEvent>,
+/**
+ * The sessions that they are notified of; all that they may vote in if null.
+ */
+sessions?: Array<SessionId>,
+/**
+ * When they are not notified; null if they always are.
+ */
+quiet_hours?: QuietHours,
+/**
+ * Whether a notification contains the command.
+ */
+show_command: boolean,
+/**
+ * Whether a notification contains a link that votes in their name.
+ */
+vote_links: boolean, };
+
+export type NotificationSettings = {
+/**
+ * The caller's channels, oldest first.
+ */
+channels: Array<NotificationChannel>,
+/**
+ * What they are notified of.
+ */
+events: Array<NotificationEvent>,
+/**
+ * The sessions that they are notified of; all that they may vote in if null.
+ */
+sessions?: Array<SessionId>,
+/**
+ * When they are not notified; null if they always are.
+ */
+quiet_hours?: QuietHours,
+/**
+ * Whether a notification contains the command.
+ */
+show_command: boolean,
+/**
+ * Whether a notification contains a link that votes in their name.
+ */
+vote_links: boolean,
+/**
+ * The kinds of channels that the operator allows.
+ */
+kinds: Array<ChannelKind>,
+/**
+ * Whether the operator allows vote links.
+ */
+vote_links_allowed: boolean, };
+
 export type OpenGate = {
 /**
  * The gate's id.
@@ -1789,6 +2127,52 @@ supports_output_read: boolean,
  */
 supports_forks: boolean, };
 
+export type PublicKeys = {
+/**
+ * The server's public key, in hex.
+ */
+key: string,
+/**
+ * The keys that it had before, oldest first.
+ */
+earlier_keys: Array<string>, };
+
+export type PushKey = {
+/**
+ * The uncompressed point of the VAPID key on P-256, in base64url.
+ */
+key: string, };
+
+export type PushSubscriptionCreated = {
+/**
+ * Names the channel.
+ */
+id: string, };
+
+export type PushSubscriptionKeys = {
+/**
+ * Its public key on P-256, as an uncompressed point.
+ */
+p256dh: string,
+/**
+ * Its authentication secret of 16 bytes.
+ */
+auth: string, };
+
+export type QuietHours = {
+/**
+ * The time of day at which they begin, such as `22:00`.
+ */
+from: string,
+/**
+ * The time of day at which they end, such as `07:00`; it may be that of the next day.
+ */
+to: string,
+/**
+ * The time zone of both, such as `Europe/Berlin`.
+ */
+time_zone: string, };
+
 export type QuorumByCategory = { write?: QuorumRule, destructive?: QuorumRule, } & ({ [key in "file_read" | "file_write" | "file_delete" | "shell_execute" | "network_request" | "deploy" | "database" | "secret_access" | "external_api" | "all"]?: { "type": "any", count: number, } | { "type": "all" } | { "type": "role", role: Role, count: number, } | { "type": "specific", participants: Array<ParticipantId>, } | { "type": "majority" } });
 
 export type QuorumRule = { "type": "any", count: number, } | { "type": "all" } | { "type": "role", role: Role, count: number, } | { "type": "specific", participants: Array<ParticipantId>, } | { "type": "majority" };
@@ -1800,6 +2184,16 @@ export type RedeemCodeRequest = {
 code: string,
 /**
  * The name that others see.
+ */
+name: string, };
+
+export type RedeemDeviceCodeRequest = {
+/**
+ * The code, which follows `device=` in the link.
+ */
+code: string,
+/**
+ * What the list of devices calls this one, such as `Firefox on Linux`.
  */
 name: string, };
 
@@ -2401,6 +2795,14 @@ session?: SessionId,
  */
 invited_by?: ParticipantId,
 /**
+ * The name of the device that it was made for; absent if it is that of a link.
+ */
+device?: string,
+/**
+ * The token that it was made with, which it ends with.
+ */
+made_with?: string,
+/**
  * When it was made.
  */
 created: string,
@@ -2645,6 +3047,24 @@ export type Visibility = VisibilityGroup | Array<ParticipantId>;
 export type VisibilityGroup = "all" | "approvers_only";
 
 export type VoteChoice = "approve" | "reject";
+
+export type VoteLinkCard = {
+/**
+ * The gate.
+ */
+gate: GateDetails,
+/**
+ * The participant who votes.
+ */
+participant: ParticipantId,
+/**
+ * The name that others see.
+ */
+name: string,
+/**
+ * What people call the session.
+ */
+session_name?: string, };
 
 export type VoteRequest = { vote: VoteChoice,
 /**

@@ -1,6 +1,8 @@
 //! The request and response bodies of the HTTP API, apart from messages.
 
+mod chain;
 mod decision;
+mod notifications;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +15,14 @@ use crate::{
     Role, SessionConfig, SessionId, Timestamp,
 };
 
+pub use chain::{ChainCheckpoint, ChainEntry, ChainPage};
 pub use decision::{AwaitedVotes, DecisionState, ProposalDecision, ProposalRequest};
+pub use notifications::{
+    ChangeChannelRequest, ChannelKind, ChannelTest, GateEvent, GateNotification, NewChannelRequest,
+    NewPushSubscription, NotificationChannel, NotificationEvent, NotificationPreferences,
+    NotificationSettings, PushKey, PushSubscriptionCreated, PushSubscriptionKeys, QuietHours,
+    VoteLinkCard,
+};
 
 wire_enums! {
     /// The state of a gate.
@@ -165,6 +174,83 @@ wire_structs! {
         pub name: String,
     }
 
+    /// Exchanges the token of a link for a token of this device.
+    #[serde(deny_unknown_fields)]
+    pub struct DeviceRequest {
+        /// What the list of devices calls it, such as `Firefox on Linux`.
+        pub name: String,
+    }
+
+    /// The token of a device, which allows what the token of the link does. It is shown only this
+    /// once.
+    pub struct CreatedDevice {
+        /// What the device logs in with.
+        pub token: String,
+        /// Names the device, for removing it; it is not secret.
+        pub id: String,
+        /// The participant whose device it is.
+        pub participant: ParticipantId,
+        /// What the list of devices calls it.
+        pub name: String,
+        /// The roles that the token allows.
+        pub roles: BTreeSet<Role>,
+        /// The only session the token is for; all sessions if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub session: Option<SessionId>,
+        /// When the token expires; never if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub expires: Option<Timestamp>,
+    }
+
+    /// Makes a link that opens the page on another device of the caller's.
+    #[serde(deny_unknown_fields)]
+    pub struct DeviceCodeRequest {
+        /// The session that the page opens; the inbox if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub session: Option<SessionId>,
+    }
+
+    /// A link that opens the page on another device of whoever made it, once. It is shown only this
+    /// once.
+    pub struct CreatedDeviceCode {
+        /// The page's address with a code that makes one device.
+        pub link: String,
+        /// When the code expires.
+        pub expires: Timestamp,
+    }
+
+    /// Exchanges a device code for the token of this device.
+    #[serde(deny_unknown_fields)]
+    pub struct RedeemDeviceCodeRequest {
+        /// The code, which follows `device=` in the link.
+        pub code: String,
+        /// What the list of devices calls this one, such as `Firefox on Linux`.
+        pub name: String,
+    }
+
+    /// A device of the caller.
+    pub struct DeviceListItem {
+        /// Names the device, for removing it.
+        pub id: String,
+        /// What it calls itself.
+        pub name: String,
+        /// When its token was made.
+        pub created: Timestamp,
+        /// When its token expires; never if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub expires: Option<Timestamp>,
+        /// When it was last used, to the minute; never if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub last_used: Option<Timestamp>,
+        /// Whether the request was made with its token.
+        pub this_device: bool,
+    }
+
+    /// The devices of the caller whose tokens are valid, oldest first.
+    pub struct DeviceList {
+        pub devices: Vec<DeviceListItem>,
+    }
+
     /// A token in a list, without its secret.
     pub struct TokenListItem {
         /// Names the token, for revoking it.
@@ -183,6 +269,12 @@ wire_structs! {
         /// Who made it; the server's operator if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub invited_by: Option<ParticipantId>,
+        /// The name of the device that it was made for; absent if it is that of a link.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub device: Option<String>,
+        /// The token that it was made with, which it ends with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub made_with: Option<String>,
         /// When it was made.
         pub created: Timestamp,
         /// When it expires; never if not given.
@@ -323,6 +415,14 @@ wire_structs! {
         pub now: Timestamp,
     }
 
+    /// Whose server this is, for those who ask before they send it a token.
+    pub struct PublicKeys {
+        /// The server's public key, in hex.
+        pub key: String,
+        /// The keys that it had before, oldest first.
+        pub earlier_keys: Vec<String>,
+    }
+
     /// A page of a session's messages, in order.
     pub struct MessagePage {
         /// Envelopes, the same as on the WebSocket.
@@ -364,6 +464,11 @@ wire_structs! {
         pub not_counted: BTreeMap<ParticipantId, ParticipantId>,
         /// Whether the caller may vote on it.
         pub may_vote: bool,
+        /// Bytes of JSON that a list leaves out of a gate of more than 64 KiB; absent if all of it
+        /// is there. What is left of the action is enough to recognise it, not to decide: the
+        /// gate's own address has all of it. The digest is that of the whole action.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cut_bytes: Option<u64>,
     }
 
     /// The open gates of every session that the caller may see, oldest session first.
@@ -679,12 +784,20 @@ api_types!(
     JoinCodeRequest,
     CreatedJoinCode,
     RedeemCodeRequest,
+    DeviceRequest,
+    CreatedDevice,
+    DeviceCodeRequest,
+    CreatedDeviceCode,
+    RedeemDeviceCodeRequest,
+    DeviceList,
     TokenList,
     CreateSessionRequest,
     CreatedSession,
     SessionList,
     SessionDetails,
     SessionHead,
+    PublicKeys,
+    ChainPage,
     MessagePage,
     GateList,
     GateDetails,
@@ -695,5 +808,15 @@ api_types!(
     SessionCommitContext,
     NamedProposals,
     ProposalRequest,
-    ProposalDecision
+    ProposalDecision,
+    NotificationSettings,
+    NotificationPreferences,
+    NewChannelRequest,
+    ChangeChannelRequest,
+    ChannelTest,
+    PushKey,
+    NewPushSubscription,
+    PushSubscriptionCreated,
+    GateNotification,
+    VoteLinkCard
 );

@@ -20,8 +20,10 @@ mod file_tool;
 #[cfg(feature = "generate")]
 pub mod generate;
 mod id;
+mod invisible;
 mod join_code;
 mod json_depth;
+mod key_fingerprint;
 mod limits;
 mod message;
 mod quorum;
@@ -47,8 +49,10 @@ pub use id::{
     EDITED_HANDLE_DIGEST_LENGTH, ForkId, IdError, MAX_ID_LENGTH, MessageId, ParticipantId,
     SHORT_ID_LENGTH, SessionId,
 };
+pub use invisible::{count_invisible, escape_invisible};
 pub use join_code::{JoinCode, JoinCodeError};
 pub use json_depth::nesting_depth;
+pub use key_fingerprint::{KeyFingerprint, KeyFingerprintError};
 pub use limits::{ExecutionLimits, Limits};
 pub use message::{ClientMessage, ServerMessage, WireMessage, is_published};
 pub use quorum::{Approvers, QuorumRule, Tally, dependent_approvals, tally};

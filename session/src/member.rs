@@ -41,7 +41,7 @@ impl Member {
     }
 
     /// This member with only what a token allows, and what an admin gave them in this session.
-    pub(crate) fn bounded_by(&self, ceiling: &Ceiling) -> Result<Self, Refusal> {
+    pub fn bounded_by(&self, ceiling: &Ceiling) -> Result<Self, Refusal> {
         if ceiling.kind != self.announce.kind {
             return Err(Refusal::Unauthorized(format!(
                 "this token is for {}, and `{}` is {} here",

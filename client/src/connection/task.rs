@@ -1,6 +1,7 @@
 //! The task behind a connection: it opens one socket after another and resumes the log where the
 //! last one stopped.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
@@ -19,7 +20,9 @@ use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+use tokio_tungstenite::{
+    Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config,
+};
 
 use super::server_clock::ServerClock;
 use super::{
@@ -29,6 +32,7 @@ use super::{
 use crate::Link;
 use crate::api::ApiClient;
 use crate::outbox::{Outbox, OutgoingMessage, ResendPolicy};
+use crate::tls;
 
 /// Delays between attempts to connect.
 const BACKOFF: Backoff = Backoff {
@@ -242,7 +246,10 @@ impl ConnectionTask {
     }
 
     async fn connect(&self) -> Result<ClientSocket, SocketEnd> {
-        let lost = |error: Error| SocketEnd::Lost(error.to_string());
+        let lost = |error: Error| {
+            let problem = tls::certificate_problem(&error);
+            SocketEnd::Lost(problem.unwrap_or_else(|| error.to_string()))
+        };
         let mut request = self
             .params
             .link
@@ -254,7 +261,12 @@ impl ConnectionTask {
                 .map_err(|error| SocketEnd::Lost(error.to_string()))?;
             request.headers_mut().insert(AUTHORIZATION, bearer);
         }
-        match tokio_tungstenite::connect_async_with_config(request, None, true).await {
+        let pinned = self.params.link.fingerprint().map(tls::pinned_config);
+        let pinned = pinned.transpose();
+        let pinned = pinned.map_err(|error| SocketEnd::Lost(error.to_string()))?;
+        let connector = pinned.map(|config| Connector::Rustls(Arc::new(config)));
+        let connecting = connect_async_tls_with_config(request, None, true, connector);
+        match connecting.await {
             Ok((socket, _)) => Ok(socket),
             Err(Error::Http(response)) if response.status().is_client_error() => {
                 let body = response.body().as_deref().unwrap_or_default();

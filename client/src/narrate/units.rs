@@ -97,6 +97,13 @@ pub fn degree_text(degree: Option<Degree>, client: Option<&ClientOrigin>) -> Str
     format!("{degree}{client}: {}", degree.explanation())
 }
 
+/// What to know about a client that does not wait for an answer that never comes; `None` if it does.
+pub fn fails_open_text(client: Option<&ClientOrigin>) -> Option<&'static str> {
+    client
+        .is_some_and(|client| client.fails_open)
+        .then_some("open: if what asks PVP crashes, this client runs the call unasked")
+}
+
 /// A file that a command binds, in one line.
 pub fn bound_file(file: &BoundFile) -> String {
     let path = escape_invisible(&file.path);

@@ -107,6 +107,7 @@ fn truncated_origin(origin: &ClientOrigin) -> ClientOrigin {
         session: truncated(&origin.session),
         call: truncated(&origin.call),
         subagent: truncated(&origin.subagent),
+        fails_open: origin.fails_open,
     }
 }
 

@@ -196,6 +196,7 @@ impl StoryPlayer {
             | StoryStep::Say { .. }
             | StoryStep::Quiet { .. }
             | StoryStep::Back { .. }
+            | StoryStep::LeaseEnds { .. }
             | StoryStep::Tick => {
                 let before = self.log.len() as u64;
                 self.apply_step(step);

@@ -141,6 +141,10 @@ impl JudgedCall<'_> {
         for text in found.iter().take(MAX_LINES) {
             let mut inner = Assessor::new(table, self.place.workspace, Actor::Agent);
             text.assess(&self.directory_of(text), &mut inner);
+            assessor
+                .named_words
+                .words
+                .append(&mut inner.named_words.words);
             let decision = crate::decide(&inner, &inner.doubts);
             if !runs_lines && !says_something(&decision, &verdict) {
                 continue;

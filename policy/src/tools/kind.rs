@@ -53,6 +53,11 @@ const READERS: &[&str] = &[
 
 const SEARCHERS: &[&str] = &["Grep", "grep", "grep_search", "search_file_content"];
 
+/// Whether agent clients search the content of files with a tool of this name.
+pub fn searches_content(tool: &str) -> bool {
+    SEARCHERS.contains(&tool)
+}
+
 const WRITERS: &[&str] = &[
     "Write",
     "Edit",

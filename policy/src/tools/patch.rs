@@ -114,6 +114,7 @@ mod tests {
         assert_eq!(named(text), Some(expected));
         let crlf = "*** Begin Patch\r\n*** Update File: a.rs\r\n*** End Patch\r\n";
         assert_eq!(named(crlf), Some(vec![("a.rs", Changed)]));
+        assert_eq!(crate::patched_paths(crlf), ["a.rs"]);
     }
 
     #[test]
@@ -125,6 +126,7 @@ mod tests {
             "--- \"a/\\303\"\n+++ \"b/\\303\"\n",
         ] {
             assert_eq!(named(text), None, "{text}");
+            assert!(crate::patched_paths(text).is_empty(), "{text}");
         }
     }
 }

@@ -773,6 +773,14 @@ fn guarded_paths_are_blocked_for_every_tool_that_may_write() {
             "client.settings",
         ),
         (
+            r#"file_write {"path": "~/.gemini/policies/x.toml", "content": ""}"#,
+            "client.settings",
+        ),
+        (
+            r#"file_write {"path": "~/.cargo/bin/pvp", "content": ""}"#,
+            "client.settings",
+        ),
+        (
             r#"file_write {"path": "/home/ann/.config/pvp/x", "content": ""}"#,
             "pvp.own-files",
         ),

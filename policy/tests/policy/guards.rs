@@ -129,7 +129,15 @@ fn an_agent_makes_no_other_name_for_pvp() {
         "alias q=pvp",
         "alias q='/usr/bin/pvp approve'",
     ] {
-        assert_blocked(line, "pvp.self-approval");
+        let found = assess(line);
+        assert_eq!(found.category, Category::Blocked, "{line}");
+        // What may also change the program that hooks call is blocked for that.
+        let rules = ["pvp.self-approval", "client.settings"];
+        assert!(
+            rules.contains(&found.rule.as_str()),
+            "{line}: {}",
+            found.rule
+        );
     }
     for line in [
         "cp a pvp",

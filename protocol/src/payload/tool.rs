@@ -209,6 +209,10 @@ wire_structs! {
         /// The subagent that makes the call; absent if the agent itself does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub subagent: Option<String>,
+        /// If what asks PVP crashes, this client runs the call unasked. Absent if it does not.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub fails_open: bool,
     }
 
     /// `tool.propose`

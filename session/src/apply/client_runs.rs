@@ -174,6 +174,7 @@ fn check_origin(origin: &ClientOrigin) -> Result<(), Refusal> {
         session,
         call,
         subagent,
+        fails_open: _,
     } = origin;
     let optional = [version, session, call, subagent].into_iter().flatten();
     let mut texts = optional.chain([client]);

@@ -18,7 +18,9 @@ type RandomMove = (u8, u16, u16, u16);
 type MoveAction = fn(&mut RandomDriver, [u16; 3]);
 
 const PEOPLE: [&str; 6] = ["ann", "bob", "cat", "dan", "eve", "fay"];
-const EVERYONE: [&str; 8] = ["ann", "bob", "cat", "dan", "eve", "fay", "bot", "bee"];
+const EVERYONE: [&str; 9] = [
+    "ann", "bob", "cat", "dan", "eve", "fay", "bot", "bee", "cli",
+];
 const ROLES: [&str; 6] = [
     "admin",
     "approver",
@@ -41,8 +43,12 @@ const COMMANDS: [&str; 10] = [
 ];
 
 /// The moves with their weights.
-const MOVES: [(u32, MoveAction); 27] = [
+const MOVES: [(u32, MoveAction); 31] = [
     (10, RandomDriver::propose),
+    (8, RandomDriver::propose_client_call),
+    (2, RandomDriver::lease_ends),
+    (2, RandomDriver::defer),
+    (1, RandomDriver::renew),
     (16, RandomDriver::approve),
     (2, RandomDriver::reject),
     (5, RandomDriver::amend),
@@ -116,10 +122,17 @@ fn configuration(a: u16, b: u16, c: u16) -> Value {
         "four_eyes": one_in(2, c),
         "solo": !one_in(2, c) && one_in(3, a),
         "trust_reads": one_in(3, c),
+        "client_reads": pick(&["ask", "workspace"], a / 16),
         "try_unknown": one_in(2, a),
         "gate_timeout_seconds": if one_in(5, c) { 0 } else { 60 },
         "require_approval_for": if one_in(7, c) { json!(["shell_execute"]) } else { json!([]) },
     })
+}
+
+/// An agent client, which runs its calls by itself.
+fn client_announcement() -> Value {
+    let place = json!({"profiles": [], "edits": true, "working_directory": "/srv/app"});
+    executor_announcement("cli", place)
 }
 
 impl RandomDriver {
@@ -151,6 +164,7 @@ impl RandomDriver {
             json!({"profiles": ["read"], "trials": true, "shell_exec": true}),
         ));
         driver.join_as(executor_announcement("bee", json!({"profiles": []})));
+        driver.join_as(client_announcement());
         driver
     }
 
@@ -248,6 +262,44 @@ impl RandomDriver {
         self.send_with_id(agent, &id, "tool.propose", propose);
     }
 
+    /// A call that its client runs, or says that it does.
+    fn propose_client_call(&mut self, [a, b, c]: [u16; 3]) {
+        let id = self.next_id("c");
+        let agent = pick(&["cli", "cli", "cli", "bot"], a);
+        let mut propose = shell_proposal(agent, pick(&COMMANDS, b));
+        propose["arguments"]["cwd"] = json!("/srv/app");
+        propose["runs"] = json!("client");
+        propose["origin"] = json!({"client": "claude", "call": id});
+        match c % 9 {
+            0 => propose["degree"] = json!("held"),
+            1 => propose["degree"] = json!("executed"),
+            2 => propose["arguments"]["mode"] = json!("background"),
+            3 => propose["requires_approval"] = json!(true),
+            _ => {}
+        }
+        self.proposals.push(id.clone());
+        self.send_with_id(agent, &id, "tool.propose", propose);
+    }
+
+    fn lease_ends(&mut self, [a, _, _]: [u16; 3]) {
+        let proposal = self.some_proposal(a);
+        self.simulation.step(SimulationStep::LeaseEnds { proposal });
+    }
+
+    fn defer(&mut self, [a, b, c]: [u16; 3]) {
+        let proposal = self.some_proposal(a);
+        let who = self.pick_sender(&proposal, b);
+        let seconds = [0, 60, 604_800, 604_801][usize::from(c % 4)];
+        let defer = json!({"tool_proposal": proposal, "seconds": seconds});
+        self.send(&who, "tool.defer", defer);
+    }
+
+    fn renew(&mut self, [a, b, c]: [u16; 3]) {
+        let proposals = [self.some_proposal(a), self.some_proposal(c)];
+        let who = self.pick_sender(&proposals[0], b);
+        self.send(&who, "tool.renew", json!({"tool_proposals": proposals}));
+    }
+
     fn approve(&mut self, [a, b, c]: [u16; 3]) {
         let (gate, digest) = self.some_gate(b);
         let proposer = self.open_proposal(&gate).map(|p| p.proposer.to_string());
@@ -328,9 +380,17 @@ impl RandomDriver {
         let proposal = self.some_proposal(a);
         let who = self.pick_sender(&proposal, b);
         let body = json!({"exitCode": c % 3, "stdout": "hé0123456789", "stderr": ""});
-        let result = json!({
+        let mut result = json!({
             "tool_proposal": proposal, "success": one_in(3, c), "duration_ms": c, "result": body,
         });
+        // Of a client's call.
+        if proposal.starts_with('c') && one_in(2, c / 3) {
+            result["success"] = json!(false);
+            result["outcome"] = json!(pick(&["not_run", "not_run", "unknown"], c / 6));
+        } else if one_in(5, c / 3) {
+            result["outcome"] = json!("not_run");
+            result["attested"] = json!(true);
+        }
         self.send(&who, "tool.result", result);
     }
 
@@ -354,7 +414,8 @@ impl RandomDriver {
     }
 
     fn join(&mut self, [a, b, _]: [u16; 3]) {
-        match a % 8 {
+        match a % 9 {
+            8 => self.join_as(client_announcement()),
             6 => self.join_as(executor_announcement(
                 "bot",
                 json!({"profiles": ["read"], "trials": true, "shell_exec": true}),
@@ -616,7 +677,7 @@ fn every_invariant_holds_in_every_random_run() {
 fn random_runs_reach_the_interesting_outcomes() {
     let mut runner = TestRunner::deterministic();
     let mut seen = BTreeMap::<String, usize>::new();
-    for _ in 0..120 {
+    for _ in 0..240 {
         let ((a, b, c), moves) = random_runs()
             .new_tree(&mut runner)
             .expect("a story")
@@ -640,6 +701,10 @@ fn random_runs_reach_the_interesting_outcomes() {
         "tool.output",
         "tool.result known",
         "tool.result unknown",
+        "tool.result known attested",
+        "tool.result unknown attested",
+        "tool.result not_run attested",
+        "tool.defer",
         "session.leave",
     ] {
         assert!(seen.contains_key(word), "never {word}: {seen:?}");

@@ -52,6 +52,8 @@ pub enum StoryStep {
     Back { who: String },
     /// The session checks its deadlines.
     Tick,
+    /// The client of a proposal has not been heard of for the length of a lease.
+    LeaseEnds { proposal: String },
     /// Time passes.
     Wait { ms: u64 },
     /// The server notices that someone's presence changed.
@@ -128,6 +130,9 @@ impl StoryStep {
             StoryStep::Quiet { who } => attendance_input(who, AttendanceChange::TimedOut, now),
             StoryStep::Back { who } => attendance_input(who, AttendanceChange::Back, now),
             StoryStep::Tick => Input::Tick,
+            StoryStep::LeaseEnds { proposal } => Input::LeaseExpired {
+                proposal: id(proposal),
+            },
             StoryStep::Wait { .. }
             | StoryStep::Presence { .. }
             | StoryStep::Ping

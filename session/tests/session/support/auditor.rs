@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_protocol::payload::{
-    Announce, ClearedBy, GateOutcome, GateReject, GateResolve, GrantTerms, OutputStream,
+    Announce, ClearedBy, Degree, GateOutcome, GateReject, GateResolve, GrantTerms, OutputStream,
     PresenceStatus, ResolutionCause, RunBy, RunOutcome, TimeoutResolution, ToolDiscard,
     ToolExecute, ToolOutput, ToolResult,
 };
@@ -85,6 +85,8 @@ struct AuditedProposal {
     executor: ParticipantId,
     /// Whether its executor runs it, or an agent client by itself.
     runs: RunBy,
+    /// Whether it waits without its client, which said that it would come back.
+    deferred: bool,
     /// Whether it is a person's own command.
     own_command: bool,
     /// The agent's claim of the kind of tool; `None` for a person's own command.
@@ -340,6 +342,17 @@ impl LogAuditor {
                 let kind = Some(propose.category);
                 self.record_proposal(id, &propose.agent, &propose.agent, action, assessment, kind);
                 self.proposals.get_mut(id).unwrap().runs = propose.runs;
+                let ours = matches!(propose.degree, None | Some(Degree::Hooked));
+                let clients = matches!(propose.degree, Some(Degree::Hooked | Degree::Held));
+                assert!(
+                    if propose.runs == RunBy::Client {
+                        clients
+                    } else {
+                        ours
+                    },
+                    "it is not so sure: {:?}",
+                    propose.degree
+                );
             }
             M::ShellExec(exec) => {
                 let action = Action::from_shell_exec(exec);
@@ -434,6 +447,13 @@ impl LogAuditor {
             M::ToolOutput(output) => self.invariant_output(by, output),
             M::ToolResult(result) => self.invariant_result(by, result),
             M::ToolDiscard(discard) => self.invariant_discard(by, discard),
+            M::ToolDefer(defer) => {
+                let proposal = self.proposals.get_mut(&defer.tool_proposal).unwrap();
+                assert_eq!(by, Some(&proposal.proposer), "deferred by someone else");
+                assert_eq!(proposal.runs, RunBy::Client, "an executor goes nowhere");
+                assert!(!proposal.closed, "deferred after it was over");
+                proposal.deferred = defer.seconds > 0;
+            }
             M::PolicyAllow(allow) => {
                 // A rule for reading clears no command by itself.
                 if allow.read_root.is_none() {
@@ -456,7 +476,6 @@ impl LogAuditor {
             | M::InterruptAcknowledge(_)
             | M::ToolCancel(_)
             | M::ToolInput(_)
-            | M::ToolDefer(_)
             | M::Error(_) => {}
             M::SessionWelcome(_)
             | M::SessionAck(_)
@@ -533,6 +552,7 @@ impl LogAuditor {
             proposer: proposer.clone(),
             executor: executor.clone(),
             runs: RunBy::Executor,
+            deferred: false,
             own_command: tool_category.is_none(),
             tool_category,
             action,
@@ -867,6 +887,11 @@ impl LogAuditor {
         assert!(self.config.try_unknown, "tried although nobody wants it");
         assert_eq!(proposal.trial, AuditedTrial::Never, "tried twice");
         assert!(proposal.vote.is_none() && !proposal.own_command);
+        assert_eq!(
+            proposal.runs,
+            RunBy::Executor,
+            "nothing of ours confines it"
+        );
         assert_eq!(proposal.assessment.category, Category::Write);
         assert!(!self.always_requires_approval(proposal));
         assert_eq!(grant.profile, Some(SandboxProfile::Read));
@@ -968,6 +993,16 @@ impl LogAuditor {
         // A trial that was cancelled ends without a run.
         let cancelled_trial = !proposal.executed && proposal.trial == AuditedTrial::Discarded;
         assert!(proposal.executed || cancelled_trial, "a result of nothing");
+        assert_eq!(
+            result.attested,
+            proposal.runs == RunBy::Client,
+            "only of what a client ran there is nothing but its word"
+        );
+        let not_run = result.outcome == Some(RunOutcome::NotRun);
+        assert!(
+            !not_run || (result.attested && by.is_some()),
+            "only a client leaves it"
+        );
         match by {
             None if cancelled_trial => assert!(!result.success && result.result.is_none()),
             Some(by) => {
@@ -980,6 +1015,13 @@ impl LogAuditor {
                 (Some(RunOutcome::Unknown), false)
             ),
         }
+    }
+
+    /// The calls that end with their clients, in the order of their ids.
+    pub fn leased(&self) -> impl Iterator<Item = &MessageId> {
+        let needs = |it: &AuditedProposal| it.runs == RunBy::Client && !it.closed && !it.deferred;
+        let leased = self.proposals.iter().filter(move |(_, it)| needs(it));
+        leased.map(|(id, _)| id)
     }
 
     /// After a batch, every proposal is gated, running or closed, and no open gate has passed.

@@ -157,6 +157,7 @@ impl SessionSimulation {
             | SimulationStep::Say { .. }
             | SimulationStep::Quiet { .. }
             | SimulationStep::Back { .. }
+            | SimulationStep::LeaseEnds { .. }
             | SimulationStep::Tick => Some(self.decide(step)),
         };
         self.invariant_published_is_durable();
@@ -177,8 +178,18 @@ impl SessionSimulation {
             input,
         };
         let before = self.live.clone();
+        let lease = if let SimulationStep::LeaseEnds { proposal } = step {
+            let id = super::message_id(proposal);
+            let had_lease = self.live_audit.leased().any(|leased| *leased == id);
+            Some((id, had_lease))
+        } else {
+            None
+        };
         let decision = self.live.apply(decision_context, stamped);
         self.invariant_decision(&before, &decision);
+        if let Some((id, had_lease)) = lease {
+            self.invariant_lease_end(&id, had_lease, &decision);
+        }
         let id = if let SimulationStep::Say { id, .. } = step {
             Some(super::message_id(id))
         } else {
@@ -206,8 +217,24 @@ impl SessionSimulation {
             auditor::invariant_stored_form(&mut self.live_replayed, entry);
         }
         self.live_audit.invariant_nothing_half_done();
+        assert!(
+            self.live.leased_proposals().eq(self.live_audit.leased()),
+            "another proposal has a lease"
+        );
         assert_eq!(self.live_replayed, self.live, "replay equals live");
         auditor::invariant_snapshot(&self.live);
+    }
+
+    /// With its lease a call of a client is over, whatever it waits for. Nothing else has a lease.
+    fn invariant_lease_end(&self, id: &MessageId, had_lease: bool, decision: &Decision) {
+        match had_lease {
+            true => assert_eq!(
+                self.live.proposal(id),
+                None,
+                "it lives on without its client"
+            ),
+            false => assert_eq!(decision.entries, [], "the end of a lease that nobody has"),
+        }
     }
 
     /// Makes the oldest batch durable and then publishes it.
@@ -299,7 +326,11 @@ impl SessionSimulation {
                 } else if let M::GateTimeout(timeout) = message {
                     outcome_word(timeout.resolution)
                 } else if let M::ToolResult(result) = message {
-                    outcome_word(result.outcome)
+                    let word = outcome_word(result.outcome);
+                    match result.attested {
+                        true => format!("{word} attested"),
+                        false => word,
+                    }
                 } else {
                     String::new()
                 };

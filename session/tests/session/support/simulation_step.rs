@@ -41,6 +41,10 @@ pub enum SimulationStep {
         who: String,
     },
     Tick,
+    /// The client of a proposal has not been heard of for the length of a lease.
+    LeaseEnds {
+        proposal: String,
+    },
     /// Advances the time by `ms` milliseconds.
     Wait {
         ms: u64,
@@ -122,6 +126,9 @@ impl SimulationStep {
                 last_active: now,
             },
             SimulationStep::Tick => Input::Tick,
+            SimulationStep::LeaseEnds { proposal } => Input::LeaseExpired {
+                proposal: message_id(proposal),
+            },
             SimulationStep::Wait { .. }
             | SimulationStep::Durable { .. }
             | SimulationStep::Lost
