@@ -4,16 +4,18 @@
 
 mod message;
 mod principal;
+mod voter;
 
 use std::sync::Arc;
 
 use pvp_protocol::{Refusal, SessionId};
 
 pub(crate) use message::{
-    AdmittedMessage, Allowance, Charge, MessageRefusal, ParsedMessage, admit_message, check_size,
-    decides_something, large_message_permit, max_message_bytes, too_big,
+    AdmittedMessage, Allowance, Charge, MessageRefusal, ParsedMessage, VIA, admit_message,
+    check_size, decides_something, extra_of_vote, large_message_permit, max_message_bytes, too_big,
 };
 pub(crate) use principal::{Principal, Speaker};
+pub(crate) use voter::{is_told, may_vote};
 
 use crate::directory::{ConnectionSlot, RequestSlot, SessionDirectory};
 use crate::live_tokens::LiveToken;

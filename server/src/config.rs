@@ -1,5 +1,8 @@
 //! Reads the server's settings from a TOML file, then from `PVP_*` variables, then from flags.
 
+mod notifications;
+mod tls_settings;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,6 +11,10 @@ use pvp_protocol::suggestion::unknown_name;
 use pvp_protocol::{ExecutionLimits, Limits, UniqueFields};
 use pvp_session::SessionSettings;
 use toml::{Spanned, Value};
+
+use self::tls_settings::{LETS_ENCRYPT, is_domain, is_email};
+pub(crate) use notifications::all_events;
+pub use notifications::{HookConfig, NotificationConfig, SmtpConfig, SmtpSecurity};
 
 /// A setting that is not valid: where it is, what it says, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,11 +32,18 @@ pub enum ConfigError {
     Syntax { location: String, problem: String },
     #[error("{0}")]
     Unsafe(String),
+    #[error("{0}")]
+    Conflict(&'static str),
 }
 
 /// A type that a setting can have.
 trait SettingValue: Sized {
     fn read(value: &Value) -> Option<Self>;
+
+    /// What is wrong with a value that cannot be read, where saying what is allowed is not enough.
+    fn problem(_: &Value) -> Option<String> {
+        None
+    }
 }
 
 impl SettingValue for bool {
@@ -140,11 +154,18 @@ macro_rules! settings {
                 match key {
                     $(stringify!($key) => {
                         let check: fn(&$type) -> bool = $check;
-                        let bad = || ConfigError::Invalid {
-                            location: location.to_owned(),
-                            key: key.to_owned(),
-                            found: value.to_string(),
-                            allowed: $allowed.to_owned(),
+                        let location = location.to_owned();
+                        let bad = || match <$type as SettingValue>::problem(value) {
+                            Some(problem) => ConfigError::Syntax {
+                                location,
+                                problem: format!("`{key}`: {problem}"),
+                            },
+                            None => ConfigError::Invalid {
+                                location,
+                                key: key.to_owned(),
+                                found: value.to_string(),
+                                allowed: $allowed.to_owned(),
+                            },
                         };
                         self.$key = <$type as SettingValue>::read(value).filter(check).ok_or_else(bad)?;
                         Ok(())
@@ -186,6 +207,20 @@ settings! {
     bridge_port: u64 = DEFAULT_BRIDGE_PORT, "0 to 65535", |n| u16::try_from(*n).is_ok();
     /// The address that people reach the server by, if it is not the one it listens on.
     public_url: Option<String> = None, "an address that begins with http:// or https://", |url| url.as_ref().is_none_or(|url| crate::origin::authority_of(url).is_some());
+    /// The certificate chain to serve HTTPS with, in PEM; read again when it changes and on SIGHUP.
+    tls_cert: Option<PathBuf> = None, "a PEM file, with `tls_key`", |_| true;
+    /// The private key of `tls_cert`.
+    tls_key: Option<PathBuf> = None, "a PEM file, with `tls_cert`", |_| true;
+    /// Serve HTTPS with a certificate that the server makes itself; links carry the fingerprint of its key, which clients check.
+    tls_self_signed: bool = false, "true or false", |_| true;
+    /// Serve HTTPS for this domain, with a certificate from an ACME authority, which must reach this server at port 443 of the domain.
+    acme: Option<String> = None, "a domain such as pvp.example.com", |domain| domain.as_ref().is_none_or(|domain| is_domain(domain));
+    /// Where the ACME authority writes to if there is a problem with the certificate.
+    acme_email: Option<String> = None, "an e-mail address", |email| email.as_ref().is_none_or(|email| is_email(email));
+    /// The directory of the ACME authority.
+    acme_directory: String = LETS_ENCRYPT.to_owned(), "an address that begins with https://", |url| url.starts_with("https://") && crate::origin::authority_of(url).is_some();
+    /// The certificates that the ACME authority's server is checked with, if it is not one that this machine trusts.
+    acme_root: Option<PathBuf> = None, "a PEM file", |_| true;
     /// Rules to add to the built-in ones; reloaded on SIGHUP.
     policy: Option<PathBuf> = None, "a TOML file", |_| true;
     /// Told to every session as `session:working_directory` until an executor says otherwise; unless given, each session has a directory of its own below `workspaces` in the data directory.
@@ -264,6 +299,8 @@ settings! {
     background_output_bytes: u64 = 64 * MIB, "1024 to 1073741824", |n| (1024..=1024 * MIB).contains(n);
     /// Seconds that a granted command may wait for its executor; one that comes later does not run.
     grant_life_seconds: u64 = 60, "1 to 3600", |n| (1..=3600).contains(n);
+    /// How people are notified of gates, and by what.
+    notifications: NotificationConfig = NotificationConfig::default(), "[a table](notifications.md#settings-of-the-operator)", |_| true;
 }
 
 /// A setting from the command line.
@@ -320,6 +357,7 @@ impl ServerConfig {
             let location = format!("--{}", flag.key.replace('_', "-"));
             config.set(&location, flag.key, &Value::String(flag.text.clone()))?;
         }
+        config.tls_source()?;
         Ok(config)
     }
 

@@ -4,21 +4,21 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use crate::directory::ConnectionSlot;
+use crate::network_stream::NetworkStream;
 
 /// Whoever takes fewer bytes in the time that a connection may stall does not read.
 pub(crate) const MIN_PROGRESS_BYTES: u64 = 4096;
 
-/// A TCP stream whose writes fail once its peer has taken nothing for too long.
+/// A stream whose writes fail once its peer has taken nothing for too long.
 pub(crate) struct ConnectionStream {
-    tcp: TcpStream,
+    network_stream: NetworkStream,
     stall_timeout: Duration,
     /// Counts while something waits to be written; `None` otherwise.
     stall: Option<StallTimer>,
@@ -33,9 +33,13 @@ struct StallTimer {
 }
 
 impl ConnectionStream {
-    pub(crate) fn new(tcp: TcpStream, stall_timeout: Duration, slot: Arc<ConnectionSlot>) -> Self {
+    pub(crate) fn new(
+        network_stream: NetworkStream,
+        stall_timeout: Duration,
+        slot: Arc<ConnectionSlot>,
+    ) -> Self {
         Self {
-            tcp,
+            network_stream,
             stall_timeout,
             stall: None,
             slot,
@@ -43,8 +47,8 @@ impl ConnectionStream {
     }
 
     /// The stream itself, for an upgraded connection, which watches over its peer on its own.
-    pub(crate) fn into_tcp(self) -> TcpStream {
-        self.tcp
+    pub(crate) fn into_network_stream(self) -> NetworkStream {
+        self.network_stream
     }
 
     /// Passes on the outcome of a write, unless the peer has stalled.
@@ -53,15 +57,16 @@ impl ConnectionStream {
         cx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(bytes)) = &written {
-            if let Some(stall) = &mut self.stall {
-                stall.written += *bytes as u64;
-            }
-            return written;
+        match (&written, &mut self.stall) {
+            (Poll::Ready(Ok(bytes)), Some(stall)) => stall.written += *bytes as u64,
+            (Poll::Ready(_), _) => {}
+            (Poll::Pending, _) => return self.poll_stalled(cx).map(Err),
         }
-        if written.is_ready() {
-            return written;
-        }
+        written
+    }
+
+    /// Ready with the error once the peer has taken too little for too long.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let timeout = self.stall_timeout;
         let stall = self.stall.get_or_insert_with(|| StallTimer {
             sleep: Box::pin(tokio::time::sleep(timeout)),
@@ -70,7 +75,7 @@ impl ConnectionStream {
         while stall.sleep.as_mut().poll(cx).is_ready() {
             if stall.written < MIN_PROGRESS_BYTES {
                 let problem = "the client does not read";
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, problem)));
+                return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, problem));
             }
             stall.written = 0;
             stall.sleep.as_mut().reset(Instant::now() + timeout);
@@ -85,7 +90,7 @@ impl AsyncRead for ConnectionStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().tcp).poll_read(cx, buffer)
+        Pin::new(&mut self.get_mut().network_stream).poll_read(cx, buffer)
     }
 }
 
@@ -96,7 +101,7 @@ impl AsyncWrite for ConnectionStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.tcp).poll_write(cx, bytes);
+        let written = Pin::new(&mut this.network_stream).poll_write(cx, bytes);
         this.check_progress(cx, written)
     }
 
@@ -106,24 +111,28 @@ impl AsyncWrite for ConnectionStream {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.tcp).poll_write_vectored(cx, slices);
+        let written = Pin::new(&mut this.network_stream).poll_write_vectored(cx, slices);
         this.check_progress(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
+        self.network_stream.is_write_vectored()
     }
 
     /// Called when everything that was handed over is written.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(Pin::new(&mut this.tcp).poll_flush(cx))?;
+        let Poll::Ready(flushed) = Pin::new(&mut this.network_stream).poll_flush(cx) else {
+            // What TLS has taken may still wait for the peer.
+            return this.poll_stalled(cx).map(Err);
+        };
+        flushed?;
         this.stall = None;
         this.slot.record_flushed();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().tcp).poll_shutdown(cx)
+        Pin::new(&mut self.get_mut().network_stream).poll_shutdown(cx)
     }
 }

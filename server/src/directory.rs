@@ -1,5 +1,6 @@
 //! The directory of the sessions in memory, with the state that all of them share.
 
+mod devices;
 mod joining;
 mod retention;
 mod session_quotas;
@@ -8,8 +9,8 @@ mod token_ends;
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -18,7 +19,7 @@ use parking_lot::{Mutex, RwLock};
 use pvp_policy::Policy;
 use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::payload::{Announce, SessionCreate};
-use pvp_protocol::{MessageId, ParticipantId, Refusal, SessionId};
+use pvp_protocol::{KeyFingerprint, MessageId, ParticipantId, Refusal, SessionId};
 use pvp_session::{Answer, Identity, ProposalRecord, Session, SessionSettings, SubmittedMessage};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -29,12 +30,14 @@ pub(crate) use slots::{ConnectionSlot, RequestSlot};
 use crate::admission::{Charge, Speaker};
 use crate::config::ServerConfig;
 use crate::decisions::DecisionTracker;
+use crate::device_codes::DeviceCodes;
 use crate::feed::RingBudget;
-use crate::invite::{self, Inviter};
+use crate::invite::{self, Inviter, ServerAddress};
 use crate::join::FailedJoins;
 use crate::live_tokens::LiveTokens;
 use crate::long_text;
 use crate::metrics::Metrics;
+use crate::notifier::Notifications;
 use crate::reply_queue::{ConnectionReply, ReplyQueue};
 use crate::session_workspace::SessionWorkspaces;
 use crate::store::{LogHead, Store, StoreError, Tombstone};
@@ -97,6 +100,12 @@ pub(crate) struct SessionDirectory {
     pub(crate) check_permit: Semaphore,
     /// Lets one message at a time be parsed that is larger than most: it takes many times its size.
     pub(crate) large_message_permit: Semaphore,
+    /// The key that links name, if the server signs its certificate itself.
+    pinned_key: OnceLock<KeyFingerprint>,
+    /// Lets one device at a time be added, so that no two together pass the limit.
+    device_permit: Semaphore,
+    /// The codes that make devices.
+    device_codes: DeviceCodes,
     /// How long a session without connected participants stays in memory.
     pub(crate) unload_idle_after: Duration,
     /// True once the server shuts down.
@@ -107,6 +116,8 @@ pub(crate) struct SessionDirectory {
     pub(crate) ring_budget: Arc<RingBudget>,
     /// The counters behind the metrics endpoint.
     pub(crate) metrics: Metrics,
+    /// What notifies people of gates.
+    pub(crate) notifications: Notifications,
 }
 
 impl SessionDirectory {
@@ -126,6 +137,7 @@ impl SessionDirectory {
         unload_idle_after: Duration,
     ) -> Result<Arc<Self>, StoreError> {
         let stored = store.count_sessions().await?;
+        let metrics = Metrics::default();
         Ok(Arc::new(Self {
             store,
             settings: config.settings(),
@@ -147,12 +159,16 @@ impl SessionDirectory {
             checked_heads: Mutex::default(),
             large_message_permit: Semaphore::new(1),
             check_permit: Semaphore::new(1),
+            device_permit: Semaphore::new(1),
+            device_codes: DeviceCodes::default(),
+            pinned_key: OnceLock::new(),
             unload_idle_after,
             shutdown: watch::channel(false).0,
             // Starts at the clock, so that it never repeats a version of an earlier server run.
             gates_version: watch::channel(pvp_clock::now().as_millis()).0,
             ring_budget: Arc::default(),
-            metrics: Metrics::default(),
+            notifications: Notifications::new(&config.notifications, metrics.count_deliveries()),
+            metrics,
             config,
         }))
     }
@@ -175,9 +191,16 @@ impl SessionDirectory {
         self.shutdown.subscribe()
     }
 
-    /// Wakes the requests that wait for a gate to change.
-    pub(crate) fn notify_gates_changed(&self) {
+    /// Wakes whoever waits for a gate to change, because those of a session did.
+    pub(crate) fn notify_gates_changed_in(&self, session: &SessionId) {
         self.gates_version.send_modify(|version| *version += 1);
+        self.notifications.gates_changed_in(session);
+    }
+
+    /// The same because it changed who may vote, in whatever session.
+    pub(crate) fn notify_voters_changed(&self) {
+        self.gates_version.send_modify(|version| *version += 1);
+        self.notifications.recipients_changed();
     }
 
     pub(crate) fn watch_gates(&self) -> watch::Receiver<u64> {
@@ -520,7 +543,7 @@ impl SessionDirectory {
     pub(crate) fn forget_deleted(&self, session: &SessionId) {
         self.stored_session_count.fetch_sub(1, Ordering::Relaxed);
         self.checked_heads.lock().remove(session);
-        self.notify_gates_changed();
+        self.notify_gates_changed_in(session);
     }
 
     pub(crate) async fn participant_returned(
@@ -602,18 +625,30 @@ impl SessionDirectory {
         invite: InviteRequest,
         inviter: &Inviter<'_>,
     ) -> Result<Invitation, Refusal> {
-        let (base_url, now) = (self.base_url(), pvp_clock::now());
-        let (row, invitation) = invite::create_invitation(invite, inviter, &base_url, now)?;
+        let (address, now) = (self.server_address(), pvp_clock::now());
+        let (row, invitation) = invite::create_invitation(invite, inviter, &address, now)?;
         let stored = self.store.insert_token(row).await;
         stored.map_err(|error| Refusal::WriteFailed(error.to_string()))?;
         Ok(invitation)
     }
 
-    /// The URL that invitation links start with.
-    pub(crate) fn base_url(&self) -> String {
-        match &self.config.public_url {
-            Some(url) => url.trim_end_matches('/').to_owned(),
-            None => format!("http://{}", self.config.listen),
+    /// What invitation links start with.
+    pub(crate) fn server_address(&self) -> ServerAddress {
+        let config = &self.config;
+        ServerAddress {
+            url: match &config.public_url {
+                Some(url) => url.trim_end_matches('/').to_owned(),
+                None => format!("{}://{}", config.scheme(), config.listen),
+            },
+            fingerprint: self.pinned_key.get().copied(),
+        }
+    }
+
+    /// Says which key links name, if the server signs its certificate itself.
+    pub(crate) fn set_pinned_key(&self, key: Option<KeyFingerprint>) {
+        if let Some(key) = key {
+            // It is said once, when the server starts.
+            let _ = self.pinned_key.set(key);
         }
     }
 

@@ -3,23 +3,29 @@
 mod archives;
 mod body;
 mod bridge;
+mod chain;
 mod commands;
 mod commit_context;
 mod contents;
 mod decisions;
+mod devices;
 mod extractors;
+mod gate_list;
 mod gates;
 mod gzip;
 mod invites;
 mod landing_page;
 mod messages;
+mod notifications;
 mod openapi;
+mod page;
 mod proposals;
 mod routes;
 mod send;
 mod sessions;
 mod static_document;
 mod transcript;
+mod vote_link;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,15 +37,17 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::any;
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY, WWW_AUTHENTICATE,
-    X_CONTENT_TYPE_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use pvp_protocol::api::PublicKeys;
 use pvp_protocol::payload::ErrorReport;
-use pvp_protocol::{ErrorCode, ExtraFields, MessageId, Refusal, SCHEMA};
+use pvp_protocol::{ErrorCode, ExtraFields, MessageId, Refusal, SCHEMA, hex};
 use serde_json::json;
 
 use self::body::AnswerBody;
+use self::extractors::{NoParameters, StrictQuery};
 use self::static_document::StaticDocument;
 use crate::admission::{self, MessageRefusal};
 use crate::connection;
@@ -102,6 +110,14 @@ impl From<MessageRefusal> for RefusalResponse {
 }
 
 impl RefusalResponse {
+    /// The response to a name of something that does not exist.
+    fn not_found(problem: &str) -> Self {
+        Self {
+            status: StatusCode::NOT_FOUND,
+            ..Self::from(Refusal::Malformed(problem.to_owned()))
+        }
+    }
+
     /// The response to a body that is larger than the route takes.
     fn too_large(refusal: Refusal) -> Self {
         Self {
@@ -174,7 +190,23 @@ pub(crate) fn router(directory: Arc<SessionDirectory>, allowed_hosts: AllowedHos
     if directory.config.open {
         router = router.nest("/bridge", bridge::routes());
     }
-    with_layers(router, directory, allowed_hosts)
+    let router = router.fallback(page_file_or_nothing);
+    // Only where an authority has signed the certificate: a browser that has seen this header once
+    // lets nobody go on with a certificate that it does not trust.
+    let has_signed_certificate = directory.config.acme.is_some();
+    let router = with_layers(router, directory, allowed_hosts);
+    match has_signed_certificate {
+        true => router.layer(middleware::map_response(require_https)),
+        false => router,
+    }
+}
+
+/// Tells browsers to come back with HTTPS only.
+async fn require_https(mut response: Response) -> Response {
+    let for_half_a_year = HeaderValue::from_static("max-age=15552000");
+    let headers = response.headers_mut();
+    headers.insert(STRICT_TRANSPORT_SECURITY, for_half_a_year);
+    response
 }
 
 /// The published routes of decision tracking, as a server without login answers them on a port of
@@ -183,7 +215,8 @@ pub(crate) fn bridge_router(
     directory: Arc<SessionDirectory>,
     allowed_hosts: AllowedHosts,
 ) -> Router {
-    with_layers(bridge::routes(), directory, allowed_hosts)
+    let router = bridge::routes().fallback(not_found);
+    with_layers(router, directory, allowed_hosts)
 }
 
 /// What holds for every route: the limit of bodies, the counters, and the check of hosts and origins.
@@ -193,7 +226,6 @@ fn with_layers(
     allowed_hosts: AllowedHosts,
 ) -> Router {
     router
-        .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(
@@ -212,12 +244,19 @@ fn clamp_wait(seconds: u64) -> Duration {
     Duration::from_secs(seconds).min(MAX_WAIT)
 }
 
+/// What is no route: a file of the page, or nothing.
+async fn page_file_or_nothing(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    match page::file(uri.path(), &headers) {
+        Some(file) if matches!(method, Method::GET | Method::HEAD) => file,
+        Some(_) => method_not_allowed(method, uri).await,
+        None => not_found(uri).await,
+    }
+}
+
 async fn not_found(uri: Uri) -> Response {
     let path: String = uri.path().chars().take(200).collect();
     let problem = format!("there is no `{path}` here; /openapi.json lists what there is");
-    let mut refused = RefusalResponse::from(Refusal::Malformed(problem));
-    refused.status = StatusCode::NOT_FOUND;
-    refused.into_response()
+    RefusalResponse::not_found(&problem).into_response()
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> Response {
@@ -270,12 +309,26 @@ async fn check_host_and_origin(
     let headers = response.headers_mut();
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
 async fn health() -> Json<serde_json::Value> {
     Json(json!({ "status": "ok" }))
+}
+
+/// Whose server this is. A public key is no secret, and a client asks before it sends its token.
+async fn server_keys(
+    State(directory): State<Arc<SessionDirectory>>,
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+) -> Json<PublicKeys> {
+    let identity = directory.store.identity();
+    Json(PublicKeys {
+        key: hex::encode(&identity.key),
+        earlier_keys: identity.earlier_keys_in_hex(),
+    })
 }
 
 /// Ready means that the store can be read.
@@ -306,9 +359,9 @@ async fn websocket_upgrade(
     State(directory): State<Arc<SessionDirectory>>,
     mut request: Request,
 ) -> Response {
-    // Before a token is looked at: whoever opens a link in a browser is told what to do with it.
+    // Before a token is looked at: the page takes it out of the link.
     if request.uri().path() == "/" && landing_page::is_wanted(request.method(), request.headers()) {
-        return landing_page::respond();
+        return page::index(request.headers()).unwrap_or_else(landing_page::respond);
     }
     let limits = SocketLimits {
         max_message: directory.settings.limits.message_bytes,

@@ -1,7 +1,7 @@
 //! Creates invitations: a token and the link that carries it.
 
 use pvp_protocol::api::{Invitation, InviteRequest};
-use pvp_protocol::{Refusal, Timestamp};
+use pvp_protocol::{KeyFingerprint, Refusal, Timestamp};
 
 use crate::join::JoinCodeTerms;
 use crate::store::TokenRow;
@@ -9,6 +9,30 @@ use crate::token::{self, Login, TokenClaims};
 
 /// The longest lifetime of a token that expires, in seconds: ten years.
 const MAX_TOKEN_SECONDS: u64 = 315_360_000;
+
+/// What links to a server begin with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerAddress {
+    /// `http://` or `https://` and the host, without a slash at the end.
+    pub url: String,
+    /// The only key that the server may have, for whoever opens a link; `None` trusts whom their
+    /// machine trusts.
+    pub fingerprint: Option<KeyFingerprint>,
+}
+
+impl ServerAddress {
+    /// A link with these parameters. They follow `#`, so that a browser does not send them and no
+    /// proxy logs them.
+    pub fn link(&self, parameters: &str) -> String {
+        let url = &self.url;
+        match (self.fingerprint, parameters) {
+            (None, "") => format!("{url}/"),
+            (None, parameters) => format!("{url}/#{parameters}"),
+            (Some(key), "") => format!("{url}/#fp={key}"),
+            (Some(key), parameters) => format!("{url}/#{parameters}&fp={key}"),
+        }
+    }
+}
 
 /// Who makes a token.
 pub enum Inviter<'a> {
@@ -26,16 +50,11 @@ pub enum Inviter<'a> {
 pub fn create_invitation(
     invite: InviteRequest,
     inviter: &Inviter<'_>,
-    base_url: &str,
+    address: &ServerAddress,
     now: Timestamp,
 ) -> Result<(TokenRow, Invitation), Refusal> {
     let malformed = |problem: &str| Err(Refusal::Malformed(problem.to_owned()));
-    if invite.name.trim().is_empty()
-        || invite.name.chars().count() > 128
-        || invite.name.chars().any(char::is_control)
-    {
-        return malformed("`name` has 1 to 128 characters and no control characters");
-    }
+    check_name(&invite.name)?;
     if invite.roles.is_empty() {
         return malformed("an invitation needs at least one role");
     }
@@ -78,12 +97,12 @@ pub fn create_invitation(
         invited_by,
         invited_at,
         made_with,
+        device: None,
     };
     let (row, token) = token::create_token(&claims, now, expires);
-    // After `#`, so that a browser does not send the token and no proxy logs it.
     let link = match &claims.session {
-        Some(session) => format!("{base_url}/#token={token}&session={session}"),
-        None => format!("{base_url}/#token={token}"),
+        Some(session) => address.link(&format!("token={token}&session={session}")),
+        None => address.link(&format!("token={token}")),
     };
     let invitation = Invitation {
         token,
@@ -93,6 +112,17 @@ pub fn create_invitation(
         expires,
     };
     Ok((row, invitation))
+}
+
+/// Refuses a name that a list cannot show.
+pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
+    let is_shown = !name.trim().is_empty() && !name.chars().any(char::is_control);
+    match is_shown && name.chars().count() <= 128 {
+        true => Ok(()),
+        false => Err(Refusal::Malformed(
+            "`name` has 1 to 128 characters and no control characters".to_owned(),
+        )),
+    }
 }
 
 /// Refuses a lifetime that no token can have.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::invite::{self, Inviter};
+use crate::invite::{self, Inviter, ServerAddress};
 use crate::store::{Hash, JoinCodeRow, StoreError};
 
 /// How long a code can be used, unless its maker says otherwise, in seconds.
@@ -79,7 +79,7 @@ impl JoinCodeTerms {
 pub fn create_join_code(
     request: JoinCodeRequest,
     inviter: &Inviter<'_>,
-    base_url: &str,
+    address: &ServerAddress,
     now: Timestamp,
 ) -> Result<(JoinCodeRow, CreatedJoinCode), Refusal> {
     check_request(&request)?;
@@ -111,7 +111,7 @@ pub fn create_join_code(
     };
     let created = CreatedJoinCode {
         id,
-        link: format!("{base_url}/#join={code}"),
+        link: address.link(&format!("join={code}")),
         code: code.to_string(),
         roles: terms.roles,
         session: terms.session,
@@ -274,6 +274,13 @@ mod tests {
         }
     }
 
+    fn address() -> ServerAddress {
+        ServerAddress {
+            url: "http://h".to_owned(),
+            fingerprint: None,
+        }
+    }
+
     #[test]
     fn a_code_for_a_token_that_cannot_be_made_is_refused() {
         for seconds in [0, 99_999_999_999] {
@@ -282,7 +289,7 @@ mod tests {
                 ..request(&[Role::Approver], None)
             };
             let now = pvp_clock::now();
-            let created = create_join_code(request, &Inviter::Operator, "http://x", now);
+            let created = create_join_code(request, &Inviter::Operator, &address(), now);
             assert!(matches!(created, Err(Refusal::Malformed(_))), "{seconds}");
         }
     }
@@ -290,7 +297,7 @@ mod tests {
     #[test]
     fn a_code_is_not_stored_and_never_makes_an_admin() {
         let now = pvp_clock::now();
-        let create = |request| create_join_code(request, &Inviter::Operator, "http://h", now);
+        let create = |request| create_join_code(request, &Inviter::Operator, &address(), now);
         let (row, created) = create(request(&[Role::Approver], None)).unwrap();
         assert_eq!(created.link, format!("http://h/#join={}", created.code));
         assert_eq!(row.expires_at, now.plus_seconds(DEFAULT_CODE_SECONDS));

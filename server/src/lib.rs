@@ -14,6 +14,7 @@ mod connection;
 mod connection_stream;
 mod decisions;
 mod delivery;
+mod device_codes;
 mod directory;
 mod envelope;
 mod feed;
@@ -21,6 +22,8 @@ mod http;
 mod live_tokens;
 mod long_text;
 mod metrics;
+mod network_stream;
+mod notifier;
 mod origin;
 mod output;
 mod reply_queue;
@@ -29,7 +32,9 @@ mod secrets;
 mod serve;
 mod session_workspace;
 mod task;
+mod tls;
 mod token_uses;
+
 mod viewer;
 
-pub use serve::{PolicyReloader, Server};
+pub use serve::{FileReloader, Server};

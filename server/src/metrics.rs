@@ -10,6 +10,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use pvp_notify::{CountDelivery, DeliveryCount};
+use pvp_protocol::api::ChannelKind;
 use pvp_protocol::payload::{ClearedBy, GateOutcome};
 use pvp_protocol::{Assessment, Category, ErrorCode, Refusal, ServerMessage};
 
@@ -43,6 +45,8 @@ pub(crate) struct Metrics {
     refusals: Counters<1>,
     /// HTTP requests answered, by route and class of status.
     requests: Counters<2>,
+    /// Notifications, by kind of channel and what came of them.
+    notifications: Counters<2>,
     /// Open connections.
     connections: Gauge,
     /// Sessions in memory.
@@ -71,6 +75,7 @@ impl Default for Metrics {
             results: Family::default(),
             refusals: Family::default(),
             requests: Family::default(),
+            notifications: Family::default(),
             connections: Gauge::default(),
             sessions_in_memory: Gauge::default(),
             sessions_stored: Gauge::default(),
@@ -107,6 +112,12 @@ impl Metrics {
             self.results
                 .get_or_create(&[("success", success)])
                 .inc_by(0);
+        }
+        for kind in ChannelKind::ALL {
+            for count in DELIVERY_COUNTS {
+                let labels = delivery_labels(*kind, count);
+                self.notifications.get_or_create(&labels).inc_by(0);
+            }
         }
         for refusal in [
             ErrorCode::InvalidMessage,
@@ -152,6 +163,12 @@ impl Metrics {
             "http_requests",
             "Requests answered, by route and status",
             requests,
+        );
+        let notifications = self.notifications.clone();
+        registry.register(
+            "notifications",
+            "Notifications, by kind and outcome",
+            notifications,
         );
         registry.register("connections", "Open connections", self.connections.clone());
         let in_memory = self.sessions_in_memory.clone();
@@ -214,6 +231,15 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
+    /// What counts notifications.
+    pub(crate) fn count_deliveries(&self) -> CountDelivery {
+        let notifications = self.notifications.clone();
+        Box::new(move |kind, count| {
+            let labels = delivery_labels(kind, count);
+            notifications.get_or_create(&labels).inc();
+        })
+    }
+
     /// All metrics in the OpenMetrics text format.
     pub(crate) fn render(&self, counts: (u64, usize, u64)) -> Result<String, std::fmt::Error> {
         let (connections, in_memory, stored) = counts;
@@ -227,4 +253,22 @@ impl Metrics {
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
+}
+
+/// Everything that is counted about notifications.
+const DELIVERY_COUNTS: [DeliveryCount; 4] = [
+    DeliveryCount::Sent,
+    DeliveryCount::Failed,
+    DeliveryCount::Retried,
+    DeliveryCount::Dropped,
+];
+
+fn delivery_labels(kind: ChannelKind, count: DeliveryCount) -> Labels<2> {
+    let outcome = match count {
+        DeliveryCount::Sent => "sent",
+        DeliveryCount::Failed => "failed",
+        DeliveryCount::Retried => "retried",
+        DeliveryCount::Dropped => "dropped",
+    };
+    [("kind", kind.as_str()), ("outcome", outcome)]
 }

@@ -8,8 +8,11 @@ use http::header::{HOST, ORIGIN};
 /// The host names and addresses of this server.
 #[derive(Debug, Clone)]
 pub(crate) struct AllowedHosts {
+    /// What the server speaks itself: `http` or `https`.
+    scheme: &'static str,
     listen: SocketAddr,
-    public: Option<String>,
+    /// The scheme and `host[:port]` by which others reach it.
+    public: Option<(&'static str, String)>,
 }
 
 /// Why a request is refused.
@@ -22,10 +25,11 @@ pub(crate) enum OriginError {
 }
 
 impl AllowedHosts {
-    pub(crate) fn new(listen: SocketAddr, public_url: Option<&str>) -> Self {
+    pub(crate) fn new(scheme: &'static str, listen: SocketAddr, public_url: Option<&str>) -> Self {
         Self {
+            scheme,
             listen,
-            public: public_url.and_then(authority_of),
+            public: public_url.and_then(split_origin),
         }
     }
 
@@ -37,28 +41,29 @@ impl AllowedHosts {
             .next()
             .and_then(|host| host.to_str().ok())
             .ok_or(OriginError::Host)?;
-        if hosts.next().is_some() || !self.is_allowed(&host.to_ascii_lowercase(), 80) {
+        let host = host.to_ascii_lowercase();
+        let public = self.public.as_ref().map(|(_, authority)| authority);
+        let is_allowed = public == Some(&host) || self.is_own_address(&host);
+        if hosts.next().is_some() || !is_allowed {
             return Err(OriginError::Host);
         }
         for origin in headers.get_all(ORIGIN) {
-            let origin = origin.to_str().map_err(|_| OriginError::Origin)?;
-            let port = if origin.starts_with("https://") {
-                443
-            } else {
-                80
-            };
-            let authority = authority_of(origin).ok_or(OriginError::Origin)?;
-            if !self.is_allowed(&authority, port) {
+            let origin = origin.to_str().ok().and_then(split_origin);
+            let (scheme, authority) = origin.ok_or(OriginError::Origin)?;
+            // A page that came without TLS may have been changed on its way.
+            let is_own = scheme == self.scheme && self.is_own_address(&authority);
+            if !is_own && self.public != Some((scheme, authority)) {
                 return Err(OriginError::Origin);
             }
         }
         Ok(())
     }
 
-    fn is_allowed(&self, authority: &str, default_port: u16) -> bool {
-        if self.public.as_deref() == Some(authority) {
-            return true;
-        }
+    fn is_own_address(&self, authority: &str) -> bool {
+        let default_port = match self.scheme {
+            "https" => 443,
+            _ => 80,
+        };
         let (name, port) = split_port(authority);
         if port.unwrap_or(default_port) != self.listen.port() {
             return false;
@@ -87,12 +92,27 @@ fn split_port(authority: &str) -> (&str, Option<u16>) {
 
 /// `host[:port]` of an http or https URL, in lower case.
 pub(crate) fn authority_of(url: &str) -> Option<String> {
-    let rest = url
-        .strip_prefix("http://")
-        .or_else(|| url.strip_prefix("https://"))?;
+    split_origin(url).map(|(_, authority)| authority)
+}
+
+/// The host of an http or https URL, without brackets around an address.
+pub(crate) fn host_of(url: &str) -> Option<String> {
+    let authority = authority_of(url)?;
+    let (name, _) = split_port(&authority);
+    Some(name.trim_matches(['[', ']']).to_owned())
+}
+
+/// The scheme and `host[:port]` of an http or https URL, in lower case.
+fn split_origin(url: &str) -> Option<(&'static str, String)> {
+    let parts = ["http", "https"].into_iter().find_map(|scheme| {
+        let rest = url.strip_prefix(scheme)?.strip_prefix("://")?;
+        Some((scheme, rest))
+    });
+    let (scheme, rest) = parts?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-.:[]_".contains(c);
-    (!authority.is_empty() && authority.chars().all(plain)).then(|| authority.to_ascii_lowercase())
+    let is_plain = !authority.is_empty() && authority.chars().all(plain);
+    is_plain.then(|| (scheme, authority.to_ascii_lowercase()))
 }
 
 #[cfg(test)]
@@ -110,7 +130,9 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
-        AllowedHosts::new(listen.parse().unwrap(), public).check(&headers)
+        let (scheme, listen) = listen.split_once("://").unwrap_or(("http", listen));
+        let scheme = if scheme == "https" { "https" } else { "http" };
+        AllowedHosts::new(scheme, listen.parse().unwrap(), public).check(&headers)
     }
 
     #[test]
@@ -160,6 +182,7 @@ mod tests {
             "http://evil.example",
             "null",
             "https://127.0.0.1",
+            "https://127.0.0.1:3000",
             "http://127.0.0.1:3000.evil.example",
             "file://",
             "http://localhost:3000@evil.example",
@@ -174,5 +197,46 @@ mod tests {
             check("0.0.0.0:3000", None, "rebound.example:3000", None),
             Err(OriginError::Host)
         );
+    }
+
+    #[test]
+    fn a_server_with_tls_has_https_pages_only() {
+        let here = "https://0.0.0.0:443";
+        let public = Some("https://pvp.example.org");
+        for (host, origin) in [
+            ("192.0.2.7", "https://192.0.2.7"),
+            ("192.0.2.7:443", "https://192.0.2.7"),
+            ("localhost", "https://localhost"),
+            ("pvp.example.org", "https://pvp.example.org"),
+        ] {
+            assert_eq!(check(here, public, host, Some(origin)), Ok(()), "{origin}");
+        }
+        for origin in [
+            "http://192.0.2.7",
+            "http://192.0.2.7:443",
+            "http://pvp.example.org",
+            "https://pvp.example.org:8443",
+            "https://evil.example",
+        ] {
+            let checked = check(here, public, "192.0.2.7", Some(origin));
+            assert_eq!(checked, Err(OriginError::Origin), "{origin}");
+        }
+        assert_eq!(
+            check(here, None, "192.0.2.7:80", None),
+            Err(OriginError::Host)
+        );
+    }
+
+    #[test]
+    fn the_host_of_a_url_has_neither_port_nor_brackets() {
+        for (url, host) in [
+            ("https://pvp.example.org/team", "pvp.example.org"),
+            ("https://Pvp.example.org:8443", "pvp.example.org"),
+            ("http://[2001:db8::7]:3000", "2001:db8::7"),
+            ("http://[2001:db8::7]", "2001:db8::7"),
+        ] {
+            assert_eq!(host_of(url).as_deref(), Some(host));
+        }
+        assert_eq!(host_of("ftp://h"), None);
     }
 }

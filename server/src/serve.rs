@@ -1,5 +1,6 @@
 //! Starts, runs and stops the server.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -17,7 +18,7 @@ use hyper_util::service::TowerToHyperService;
 use pvp_policy::Policy;
 use pvp_protocol::api::{CreatedJoinCode, Invitation, InviteRequest, JoinCodeRequest};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionConfig, SessionId, Timestamp};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -27,10 +28,13 @@ use crate::config::ServerConfig;
 use crate::connection_stream::ConnectionStream;
 use crate::directory::{ConnectionSlot, SessionDirectory};
 use crate::http;
-use crate::invite::Inviter;
-use crate::origin::AllowedHosts;
+use crate::invite::{Inviter, ServerAddress};
+use crate::network_stream::NetworkStream;
+use crate::notifier;
+use crate::origin::{self, AllowedHosts};
 use crate::session_workspace::SessionWorkspaces;
 use crate::store::{KeyFiles, SqliteStore, Store};
+use crate::tls::Tls;
 use crate::token::{self, TokenClaims};
 
 /// If the last entry is further in the future, the machine's clock was wrong then or is wrong now, and
@@ -55,13 +59,18 @@ const MAX_BUFFER_BYTES: usize = 256 * 1024;
 
 /// A server that is bound to its address.
 pub struct Server {
+    /// The sessions, and what they share.
     directory: Arc<SessionDirectory>,
+    /// Where connections come in.
     listener: TcpListener,
+    /// The address that it listens on.
     address: SocketAddr,
     /// Where published git hooks ask; `None` on a server with login, or if the port is taken.
     bridge: Option<TcpListener>,
     /// The addresses under which others reach it, if it listens on every interface.
     reachable: Vec<IpAddr>,
+    /// `None` for plain HTTP.
+    tls: Option<Arc<Tls>>,
 }
 
 impl Server {
@@ -76,36 +85,46 @@ impl Server {
             true => addresses::reachable_addresses(address),
             false => Vec::new(),
         };
-        if config.public_url.is_none() && address.ip().is_unspecified() {
-            // Nobody can open 0.0.0.0, so links and the check of hosts need one that people can.
-            let best = reachable.first().copied();
-            let best = best.unwrap_or_else(|| loopback_of(address));
-            config.public_url = Some(format!("http://{}", SocketAddr::new(best, address.port())));
-        }
         SessionWorkspaces::check(&config)?;
         let data = config.data.as_deref();
         let data = data.context("no data directory; set `data`")?;
         let keys = KeyFiles::new(data, config.key_file.as_deref());
         let store = SqliteStore::open_with_keys(keys).await?;
+        let tls = open_tls(&config, &reachable).await?;
+        if config.public_url.is_none() {
+            config.public_url = public_url(&config, tls.as_deref(), &reachable);
+        }
         continue_clock(&store).await?;
         let policy = load_policy(config.policy.as_deref()).await?;
         let bridge = match config.bridge_address() {
             Some(address) => bind_bridge(address).await,
             None => None,
         };
+        let pinned_key = tls.as_ref().and_then(|tls| tls.pinned_key());
         let directory = SessionDirectory::new(Arc::new(store), config, policy).await?;
+        directory.set_pinned_key(pinned_key);
+        directory.notifications.open(&directory.config).await?;
         Ok(Self {
             directory,
             listener,
             address,
             bridge,
             reachable,
+            tls,
         })
     }
 
-    /// A handle that reloads the policy file.
-    pub fn policy_reloader(&self) -> PolicyReloader {
-        PolicyReloader(self.directory.clone())
+    /// A handle that reloads the policy file and the certificate.
+    pub fn file_reloader(&self) -> FileReloader {
+        FileReloader {
+            directory: self.directory.clone(),
+            tls: self.tls.clone(),
+        }
+    }
+
+    /// The fingerprint of a self-signed certificate, as a browser shows it; `None` if there is none.
+    pub fn certificate_fingerprint(&self) -> Option<String> {
+        self.tls.as_ref()?.certificate_fingerprint()
     }
 
     /// The address that the server listens on.
@@ -138,16 +157,31 @@ impl Server {
 
     /// The URL that invitation links start with.
     pub fn url(&self) -> String {
-        self.directory.base_url()
+        self.server_address().url
     }
 
-    /// The URL by which this machine reaches the server, whatever network it is on.
-    pub fn local_url(&self) -> String {
+    /// What invitation links start with.
+    pub fn server_address(&self) -> ServerAddress {
+        self.directory.server_address()
+    }
+
+    /// How this machine reaches the server, whatever network it is on. A certificate that somebody
+    /// else has signed is for a name, so that such a server is reached by that alone.
+    pub fn local_address(&self) -> ServerAddress {
+        let public = self.server_address();
+        let config = &self.directory.config;
+        if config.speaks_tls() && public.fingerprint.is_none() {
+            return public;
+        }
         let ip = match self.address.ip().is_unspecified() {
             true => loopback_of(self.address),
             false => self.address.ip(),
         };
-        format!("http://{}", SocketAddr::new(ip, self.address.port()))
+        let local = SocketAddr::new(ip, self.address.port());
+        ServerAddress {
+            url: format!("{}://{local}", config.scheme()),
+            ..public
+        }
     }
 
     /// The addresses under which others may reach a server that listens on every interface, the best
@@ -210,7 +244,8 @@ impl Server {
 
     fn router(&self) -> Router {
         let config = &self.directory.config;
-        let allowed_hosts = AllowedHosts::new(config.listen, config.public_url.as_deref());
+        let scheme = config.scheme();
+        let allowed_hosts = AllowedHosts::new(scheme, config.listen, config.public_url.as_deref());
         http::router(self.directory.clone(), allowed_hosts)
     }
 
@@ -221,10 +256,12 @@ impl Server {
         let retention = tokio::spawn(self.directory.clone().delete_old_sessions());
         let anchoring = tokio::spawn(anchoring::publish_anchors(self.directory.clone()));
         let token_uses = tokio::spawn(self.directory.clone().write_token_uses());
+        let notifier = tokio::spawn(notifier::run(self.directory.clone()));
         let directory = self.directory.clone();
         tokio::spawn(async move { directory.workspaces.remove_leftovers().await });
         tokio::select! {
-            () = accept_loop(&self.directory, &self.listener, self.router()) => {}
+            () = accept_loop(&self.directory, &self.listener, self.router(), self.tls.as_ref()) => {}
+            () = keep_certificate_renewed(self.tls.as_deref()) => {}
             () = serve_bridge(&self.directory, self.bridge.as_ref()) => {}
             () = self.directory.clone().end_expired_tokens() => {}
             () = watch_clock() => {}
@@ -236,6 +273,7 @@ impl Server {
         retention
             .await
             .context("the watch over old sessions failed")?;
+        notifier.await.context("notifying people failed")?;
         self.directory.shut_down().await;
         token_uses
             .await
@@ -252,6 +290,54 @@ impl Server {
             .close(pvp_clock::now())
             .await
             .context("closing the store")
+    }
+}
+
+/// The certificate for HTTPS; `None` for plain HTTP.
+async fn open_tls(config: &ServerConfig, reachable: &[IpAddr]) -> anyhow::Result<Option<Arc<Tls>>> {
+    let Some(source) = config.tls_source()? else {
+        return Ok(None);
+    };
+    let own = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    let listen = Some(config.listen.ip()).filter(|ip| !ip.is_unspecified());
+    let addresses = own
+        .into_iter()
+        .chain(listen)
+        .chain(reachable.iter().copied());
+    let mut names: BTreeSet<_> = addresses.map(|ip| ip.to_string()).collect();
+    names.insert("localhost".to_owned());
+    names.extend(config.public_url.as_deref().and_then(origin::host_of));
+    let tls = Tls::open(source, config.data_directory(), names).await?;
+    Ok(Some(Arc::new(tls)))
+}
+
+/// What links begin with if nobody said so: the name of the certificate, or an address that others
+/// can open, which 0.0.0.0 is not; `None` if they open the one that it listens on.
+fn public_url(config: &ServerConfig, tls: Option<&Tls>, reachable: &[IpAddr]) -> Option<String> {
+    let (listen, scheme) = (config.listen, config.scheme());
+    if let Some(name) = config.acme.clone().or_else(|| tls?.certified_name()) {
+        return Some(match (listen.port(), &config.acme) {
+            // An authority reaches it at port 443, whatever port that leads to.
+            (443, _) | (_, Some(_)) => format!("https://{name}"),
+            (port, None) => format!("https://{name}:{port}"),
+        });
+    }
+    if !listen.ip().is_unspecified() {
+        return None;
+    }
+    let best = reachable.first().copied();
+    let best = best.unwrap_or_else(|| loopback_of(listen));
+    Some(format!(
+        "{scheme}://{}",
+        SocketAddr::new(best, listen.port())
+    ))
+}
+
+/// Renews the certificate. Never ends.
+async fn keep_certificate_renewed(tls: Option<&Tls>) {
+    match tls {
+        Some(tls) => tls.keep_renewed().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -279,9 +365,9 @@ async fn serve_bridge(directory: &Arc<SessionDirectory>, listener: Option<&TcpLi
     let Some((listener, address)) = bound else {
         return std::future::pending().await;
     };
-    let allowed_hosts = AllowedHosts::new(address, None);
+    let allowed_hosts = AllowedHosts::new("http", address, None);
     let router = http::bridge_router(directory.clone(), allowed_hosts);
-    accept_loop(directory, listener, router).await;
+    accept_loop(directory, listener, router, None).await;
 }
 
 /// Binds an address. If its port is in use, the error names one that is not.
@@ -345,16 +431,22 @@ async fn watch_clock() {
     }
 }
 
-/// Reloads the policy file without a restart.
-pub struct PolicyReloader(Arc<SessionDirectory>);
+/// Reloads the policy file and the certificate without a restart.
+pub struct FileReloader {
+    directory: Arc<SessionDirectory>,
+    tls: Option<Arc<Tls>>,
+}
 
-impl PolicyReloader {
-    /// Reads the policy file again. A bad file changes nothing, and the error is logged.
+impl FileReloader {
+    /// Reads the files again. A bad file changes nothing, and the error is logged.
     pub async fn reload(&self) {
-        match load_policy(self.0.config.policy.as_deref()).await {
+        if let Some(tls) = &self.tls {
+            tls.reload().await;
+        }
+        match load_policy(self.directory.config.policy.as_deref()).await {
             Ok(policy) => {
                 tracing::info!(policy = policy.hash(), "reloaded the policy");
-                self.0.set_policy(policy);
+                self.directory.set_policy(policy);
             }
             Err(error) => tracing::error!("kept the old policy: {error:#}"),
         }
@@ -378,8 +470,14 @@ async fn load_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
 }
 
 /// Accepts connections forever. A connection that does not send a request soon is closed.
-async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener, router: Router) {
+async fn accept_loop(
+    directory: &Arc<SessionDirectory>,
+    listener: &TcpListener,
+    router: Router,
+    tls: Option<&Arc<Tls>>,
+) {
     let service = TowerToHyperService::new(router);
+    let https_url: Arc<str> = directory.server_address().url.into();
     let header_timeout = Duration::from_secs(directory.config.join_seconds);
     let stall_timeout = Duration::from_secs(directory.config.stall_seconds);
     let mut builder = http1::Builder::new();
@@ -401,15 +499,37 @@ async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener, 
             tracing::warn!("too many connections; closed a new one");
             continue;
         };
-        let stream = ConnectionStream::new(stream, stall_timeout, slot.clone());
         let shutdown = directory.shutdown_signal();
         let (builder, service) = (builder.clone(), service.clone());
+        let (tls, url) = (tls.cloned(), https_url.clone());
         tokio::spawn(async move {
+            let served = async {
+                let Some(stream) = open_stream(tls.as_deref(), stream, header_timeout, &url).await
+                else {
+                    return;
+                };
+                let stream = ConnectionStream::new(stream, stall_timeout, slot.clone());
+                serve_connection(&builder, stream, service, slot.clone(), shutdown).await;
+            };
             tokio::select! {
                 () = slot.evicted() => tracing::debug!("closed a connection that had not logged in, to make room"),
-                () = serve_connection(&builder, stream, service, slot.clone(), shutdown) => {}
+                () = served => {}
             }
         });
+    }
+}
+
+/// The stream that requests are read from. TLS is agreed on within the time that a request may take:
+/// until then whoever connects is a stranger, of whom there are only so many.
+async fn open_stream(
+    tls: Option<&Tls>,
+    tcp: TcpStream,
+    within: Duration,
+    https_url: &str,
+) -> Option<NetworkStream> {
+    match tls {
+        Some(tls) => tls.accept(tcp, within, https_url).await,
+        None => Some(NetworkStream::Tcp(tcp)),
     }
 }
 

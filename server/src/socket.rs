@@ -17,6 +17,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tungstenite::Message;
 
+pub use crate::network_stream::NetworkStream;
 pub use frame::{append_text_frame, text_frame, text_frame_of_parts};
 pub use stream::SocketStream;
 pub use tungstenite::Utf8Bytes;

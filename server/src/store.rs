@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use pvp_protocol::{Digest, MessageId, Refusal, SessionId, Timestamp};
+use pvp_protocol::{Digest, MessageId, Refusal, SessionId, Timestamp, hex};
 use pvp_session::{IndexChange, ProposalRecord};
 
 mod anchor;
@@ -25,6 +25,9 @@ mod key_set;
 mod keys;
 #[cfg(test)]
 pub(crate) mod memory;
+#[cfg(test)]
+mod memory_notifications;
+mod notifications;
 mod output_slice;
 mod restores;
 mod sqlite;
@@ -36,6 +39,7 @@ pub(crate) use checkpoint::may_wait_for_checkpoint;
 pub use checkpoint::{CHECKPOINT_EVERY, Checkpoint};
 pub use key_history::KeyFinding;
 pub use keys::{KeyFiles, PublicKey};
+pub use notifications::{ChannelGroup, ChannelRow, NoticeRow, NotificationStore, VoteLinkRow};
 pub use output_slice::{OutputQuery, OutputSlice, OutputStart};
 pub(crate) use sqlite::COPY_PREFIX;
 pub use sqlite::{
@@ -293,6 +297,15 @@ pub struct ServerIdentity {
     pub restored_at: Option<Timestamp>,
 }
 
+impl ServerIdentity {
+    pub(crate) fn earlier_keys_in_hex(&self) -> Vec<String> {
+        self.earlier_keys
+            .iter()
+            .map(|key| hex::encode(key))
+            .collect()
+    }
+}
+
 /// The row of a session, and its anchor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnchorRow {
@@ -387,8 +400,8 @@ pub struct SessionFilter {
 /// What a method of the store returns.
 pub type StoreResult<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Where the logs, the indexes and the tokens are stored.
-pub trait Store: Send + Sync {
+/// Where the logs, the indexes and the tokens are stored, beside what is stored about notifications.
+pub trait Store: NotificationStore {
     /// Writes an append, durably, and returns when it is written. Appends start in the order of the
     /// calls, whether or not the futures are polled.
     fn append(&self, append: Arc<AppendRequest>) -> BoxFuture<'static, Result<(), AppendError>>;
@@ -399,6 +412,13 @@ pub trait Store: Send + Sync {
     /// Where the session's log ends, and how far it is signed; `None` if there is no such session.
     /// Fails if the last checkpoint is not one that this server has signed.
     fn log_end<'a>(&'a self, session: &'a SessionId) -> StoreResult<'a, Option<LogEnd>>;
+
+    /// The newest checkpoint that covers no entry after `seq`, good or not.
+    fn checkpoint_up_to<'a>(
+        &'a self,
+        session: &'a SessionId,
+        seq: u64,
+    ) -> StoreResult<'a, Option<Checkpoint>>;
 
     /// What is known about a session's log; `None` if there is no such session. Called before the
     /// session is worked on; a store that several servers share would lease it here.

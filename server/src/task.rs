@@ -87,6 +87,8 @@ pub(crate) struct SessionTask {
     made_by: Option<String>,
     /// The last entry that a snapshot was made at.
     snapshot_seq: u64,
+    /// Who may vote, and whether as an admin, when that last may have changed.
+    voters: BTreeSet<(ParticipantId, bool)>,
     /// Checks the part of the log that the snapshot stands for; `None` if there is nothing to check.
     background_check: Option<BackgroundCheck>,
     /// Whether that part was found to be damaged, so that the whole log must be folded.
@@ -193,6 +195,7 @@ impl SessionTask {
             usage: LogUsage::default(),
             made_by: None,
             snapshot_seq: 0,
+            voters: BTreeSet::new(),
             background_check: None,
             distrusts_snapshots: false,
             feed: Arc::new(feed),

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::live_tokens::{LiveToken, LiveTokens};
-use crate::store::{Store, StoreError, TokenEnd, TokenRow};
+use crate::store::{Hash, Store, StoreError, TokenEnd, TokenRow};
 
 /// How many tokens may be made one with the other: one that is made with the last of them is not
 /// valid.
@@ -49,6 +49,9 @@ pub struct TokenClaims {
     /// The token with which the holder made this one for themselves. It ends with that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_with: Option<String>,
+    /// The name of the device that it was made for; `None` if it is that of a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
 }
 
 impl TokenClaims {
@@ -96,6 +99,14 @@ impl TokenClaims {
             && capabilities_of(self.kind, &roles, &self.capabilities).contains(&Capability::Approve)
     }
 
+    /// Whether the token allows whatever the other one does.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.kind == other.kind
+            && self.roles.is_superset(&other.roles)
+            && self.capabilities.is_superset(&other.capabilities)
+            && (self.session.is_none() || self.session == other.session)
+    }
+
     /// Whether the token is valid for this session.
     pub fn allows_session(&self, session: &SessionId) -> bool {
         self.session.as_ref().is_none_or(|bound| bound == session)
@@ -114,6 +125,14 @@ pub struct Login {
 }
 
 impl Login {
+    /// The token whose quotas are used up: a device has those of its link, or devices would multiply
+    /// them.
+    pub(crate) fn quota_token(&self) -> &str {
+        let link = self.claims.made_with.as_deref();
+        link.filter(|_| self.claims.device.is_some())
+            .unwrap_or(&self.token_id)
+    }
+
     /// The holder's identity in a session.
     pub(crate) fn identity(&self) -> Identity {
         self.claims.identity(self.created_at)
@@ -163,6 +182,8 @@ pub fn list_item(row: &TokenRow, now: Timestamp) -> Result<TokenListItem, StoreE
         roles: claims.roles,
         session: claims.session,
         invited_by: claims.invited_by,
+        device: claims.device,
+        made_with: claims.made_with,
         created: row.created_at,
         expires: row.expires_at,
         revoked: row.revoked_at,
@@ -204,12 +225,10 @@ pub fn create_token(
     now: Timestamp,
     expires_at: Option<Timestamp>,
 ) -> (TokenRow, String) {
-    let id = hex::encode(&pvp_clock::random_bytes::<8>());
-    let secret = pvp_clock::random_bytes::<32>();
-    let text = format!("{TOKEN_PREFIX}{id}_{}", hex::encode(&secret));
+    let (id, hash, text) = create_secret();
     let row = TokenRow {
         id,
-        hash: Sha256::digest(secret).into(),
+        hash,
         data: serde_json::to_string(claims).expect("token claims are plain data"),
         created_at: now,
         expires_at,
@@ -219,6 +238,14 @@ pub fn create_token(
     (row, text)
 }
 
+/// Makes a secret: the id by which it is found, the hash to store, and the only copy of its text.
+pub(crate) fn create_secret() -> (String, Hash, String) {
+    let id = hex::encode(&pvp_clock::random_bytes::<8>());
+    let secret = pvp_clock::random_bytes::<32>();
+    let text = format!("{TOKEN_PREFIX}{id}_{}", hex::encode(&secret));
+    (id, Sha256::digest(secret).into(), text)
+}
+
 /// Checks the text of a token and returns the holder's login.
 pub(crate) async fn verify(
     store: &dyn Store,
@@ -226,13 +253,35 @@ pub(crate) async fn verify(
     text: &str,
     now: Timestamp,
 ) -> Result<Login, TokenError> {
-    let (id, secret) = parse_token(text).ok_or(TokenError::Unknown)?;
+    let (id, secret) = parse_secret(text).ok_or(TokenError::Unknown)?;
     let live = live_tokens.get_or_insert(id);
     let row = store.find_token(id).await?.ok_or(TokenError::Unknown)?;
     let hash: [u8; 32] = Sha256::digest(secret).into();
     if !bool::from(hash.ct_eq(&row.hash)) {
         return Err(TokenError::Unknown);
     }
+    login(store, row, live, now).await
+}
+
+/// The login of the holder of a token that somebody has entrusted something with, by its id. The
+/// caller must have checked that it is for them.
+pub(crate) async fn login_with(
+    store: &dyn Store,
+    live_tokens: &LiveTokens,
+    token_id: &str,
+    now: Timestamp,
+) -> Result<Login, TokenError> {
+    let live = live_tokens.get_or_insert(token_id);
+    let row = store.find_token(token_id).await?;
+    login(store, row.ok_or(TokenError::Unknown)?, live, now).await
+}
+
+async fn login(
+    store: &dyn Store,
+    row: TokenRow,
+    live: Arc<LiveToken>,
+    now: Timestamp,
+) -> Result<Login, TokenError> {
     let claims = check_valid(store, &row, now).await?;
     Ok(Login {
         token_id: row.id,
@@ -243,15 +292,23 @@ pub(crate) async fn verify(
     })
 }
 
+/// What a token that is valid says about its holder.
+pub(crate) async fn valid_claims(
+    store: &dyn Store,
+    token_id: &str,
+    now: Timestamp,
+) -> Result<TokenClaims, TokenError> {
+    let row = store.find_token(token_id).await?;
+    check_valid(store, &row.ok_or(TokenError::Unknown)?, now).await
+}
+
 /// Checks that a token that was verified before is still valid.
 pub(crate) async fn recheck(
     store: &dyn Store,
     token_id: &str,
     now: Timestamp,
 ) -> Result<(), TokenError> {
-    let row = store.find_token(token_id).await?;
-    check_valid(store, &row.ok_or(TokenError::Unknown)?, now).await?;
-    Ok(())
+    valid_claims(store, token_id, now).await.map(drop)
 }
 
 /// The claims of a token that is valid, and was made with one that still is, and so on.
@@ -281,7 +338,8 @@ fn check_not_ended(row: &TokenRow, now: Timestamp) -> Result<(), TokenError> {
     }
 }
 
-fn parse_token(text: &str) -> Option<(&str, [u8; 32])> {
+/// The id and the secret in a text that [`create_secret`] has made.
+pub(crate) fn parse_secret(text: &str) -> Option<(&str, [u8; 32])> {
     let (id, secret) = text.strip_prefix(TOKEN_PREFIX)?.split_once('_')?;
     Some((id, hex::decode(secret)?))
 }
@@ -302,6 +360,7 @@ mod tests {
             invited_by: None,
             invited_at: None,
             made_with: None,
+            device: None,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Checks one message before it reaches a session: its size, its price, its sender, its session.
 
 use pvp_protocol::{
-    ClientMessage, EnvelopeHeader, Limits, MessageId, MessageParseError, ParticipantKind, Refusal,
-    SessionId,
+    ClientMessage, EnvelopeHeader, ExtraFields, Limits, MessageId, MessageParseError,
+    ParticipantKind, Refusal, SessionId,
 };
 
 use super::Principal;
@@ -13,6 +13,10 @@ use tokio::sync::SemaphorePermit;
 /// The largest message that an agent may send to a server without login, in bytes; agents written
 /// for the published PVP v1 protocol put whole files and outputs into one.
 const MAX_OPEN_MODE_MESSAGE_BYTES: usize = 24 * 1024 * 1024;
+
+/// The field of a vote in which the server records how it was given. It is removed from what clients
+/// send, so that nobody can say of their own vote that a link gave it.
+pub(crate) const VIA: &str = "via";
 
 /// A message as its text was parsed.
 pub(crate) type ParsedMessage = Result<(EnvelopeHeader, ClientMessage), MessageParseError>;
@@ -160,7 +164,10 @@ pub(crate) fn admit_message(
         Some(allowance) => allowance.charge(message).map_err(refused)?,
         None => Charge::Paid,
     };
-    let (header, message) = parsed?;
+    let (header, mut message) = parsed?;
+    if let Some(extra) = extra_of_vote(&mut message) {
+        extra.remove(VIA);
+    }
     let checked = check_sender(principal, &header, &message)
         .and_then(|()| check_address(&header.session, session));
     if let Err(refusal) = checked {
@@ -175,6 +182,21 @@ pub(crate) fn admit_message(
         message,
         charge,
     })
+}
+
+/// The fields of a vote that are not known to every version; `None` if it is no vote.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a vote is one of these four messages"
+)]
+pub(crate) fn extra_of_vote(message: &mut ClientMessage) -> Option<&mut ExtraFields> {
+    match message {
+        ClientMessage::ToolApprove(vote) => Some(&mut vote.extra),
+        ClientMessage::ToolReject(vote) => Some(&mut vote.extra),
+        ClientMessage::GateApprove(vote) => Some(&mut vote.extra),
+        ClientMessage::GateReject(vote) => Some(&mut vote.extra),
+        _ => None,
+    }
 }
 
 fn check_sender(

@@ -181,7 +181,10 @@ impl Handshake<'_> {
         self.principal.check_may_create(self.directory)?;
         let by = self.principal.check_sender(&header.sender)?;
         let (session, id) = (header.session, header.id);
-        let token = self.principal.login().map(|login| login.token_id.clone());
+        let token = self
+            .principal
+            .login()
+            .map(|login| login.quota_token().to_owned());
         let answer = self
             .directory
             .create(&session, by, token, id.clone(), create)

@@ -26,7 +26,7 @@ impl SessionDirectory {
         inviter: &Inviter<'_>,
     ) -> Result<CreatedJoinCode, Refusal> {
         let now = pvp_clock::now();
-        let (row, created) = join::create_join_code(request, inviter, &self.base_url(), now)?;
+        let (row, created) = join::create_join_code(request, inviter, &self.server_address(), now)?;
         let (limit, forget_before) = (join::outstanding_limit(inviter), join::forget_before(now));
         let stored = self.store.insert_join_code(row, limit, forget_before);
         match stored.await {
@@ -42,8 +42,18 @@ impl SessionDirectory {
         request: RedeemCodeRequest,
         address: IpAddr,
     ) -> Result<Invitation, Refusal> {
+        self.count_failed_joins(address, self.try_redeem(request))
+            .await
+    }
+
+    /// Slows down whoever tries wrong codes.
+    pub(super) async fn count_failed_joins<T>(
+        &self,
+        address: IpAddr,
+        redeeming: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
         let now = pvp_clock::now();
-        let redeemed = self.try_redeem(request).await;
+        let redeemed = redeeming.await;
         // A good code is accepted from any address: many people share one, behind a router or a
         // proxy, and a guess is never a good code.
         if let Err(Refusal::Unauthorized(_) | Refusal::Malformed(_)) = &redeemed {
@@ -64,7 +74,7 @@ impl SessionDirectory {
         let inviter = Inviter::JoinCode(&terms, row.created_at);
         let invite = terms.invite_request(request.name);
         let (token, invitation) =
-            invite::create_invitation(invite, &inviter, &self.base_url(), now)?;
+            invite::create_invitation(invite, &inviter, &self.server_address(), now)?;
         let token_id = token.id.clone();
         let redeemed = self.store.redeem_join_code(&row.id, token, now).await;
         match redeemed.map_err(|error| Refusal::WriteFailed(error.to_string()))? {

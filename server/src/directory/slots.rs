@@ -17,6 +17,9 @@ use tokio::sync::Notify;
 use super::SessionDirectory;
 use crate::config::ServerConfig;
 
+/// Requests at a time of one vote link: it shows one card, and votes once.
+const REQUESTS_PER_VOTE_LINK: u64 = 2;
+
 /// One connection, counted until it is dropped.
 pub(crate) struct ConnectionSlot {
     directory: Arc<SessionDirectory>,
@@ -69,7 +72,15 @@ impl ConnectionSlot {
 
     /// Counts the request on this connection towards its token, until its answer is written.
     pub(crate) fn begin_request(&self, token: &str) -> Result<(), Refusal> {
-        let limit = self.directory.config.requests_per_token;
+        self.begin_request_within(token, self.directory.config.requests_per_token)
+    }
+
+    /// The same for a vote link, whose holder is to hold up nobody with a token.
+    pub(crate) fn begin_vote_link_request(&self, link: &str) -> Result<(), Refusal> {
+        self.begin_request_within(&format!("vote link {link}"), REQUESTS_PER_VOTE_LINK)
+    }
+
+    fn begin_request_within(&self, token: &str, limit: u64) -> Result<(), Refusal> {
         let mut table = self.directory.slots.0.lock();
         let Some(connection) = table.connections.get(&self.number) else {
             return Err(no_room(&self.directory.config));

@@ -15,8 +15,12 @@ use crate::token::{self, TokenClaims};
 /// How often the store is asked for tokens that have expired, or that another process revoked.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How many tokens one participant may make in a day, because each is looked at when others end.
+/// How many tokens one participant may make for others or as links of their own in a day, because
+/// each is looked at when others end.
 const MAX_INVITATIONS_PER_DAY: usize = 500;
+
+/// How many devices may be added with one link in a day, also if they were removed since.
+const MAX_DEVICES_PER_DAY: usize = 100;
 
 impl SessionDirectory {
     /// Revokes a token and those that its holder made with it, and ends whatever uses them, or
@@ -124,7 +128,7 @@ impl SessionDirectory {
                     .await;
             }
         }
-        self.notify_gates_changed();
+        self.notify_voters_changed();
         Ok(())
     }
 
@@ -140,29 +144,40 @@ impl SessionDirectory {
             .any(|(_, claims)| claims.participant == *participant))
     }
 
-    /// Refuses somebody who has made very many tokens of late.
+    /// Refuses somebody who has made very many tokens of late. Devices are not among them: whoever
+    /// has stolen a link that may only watch could use up what its person needs to invite others.
     pub(crate) async fn check_invitations_by(
         &self,
         inviter: &ParticipantId,
     ) -> Result<(), Refusal> {
-        let since = pvp_clock::now().minus_seconds(86_400);
-        let tokens = self.store.list_tokens().await?;
-        let recent: Vec<_> = tokens
-            .into_iter()
-            .filter(|row| row.created_at > since)
-            .collect();
-        let made = live_tokens::with_claims(&recent);
-        let made = made.iter().filter(|(_, claims)| {
+        let made = self.count_made_in_a_day(|claims| {
             let for_themselves = claims.made_with.is_some() && claims.participant == *inviter;
-            for_themselves || claims.invited_by.as_ref() == Some(inviter)
+            let is_theirs = for_themselves || claims.invited_by.as_ref() == Some(inviter);
+            claims.device.is_none() && is_theirs
         });
-        if made.count() < MAX_INVITATIONS_PER_DAY {
-            return Ok(());
-        }
-        Err(Refusal::TooMany {
-            what: "invitations by one person in a day",
-            limit: MAX_INVITATIONS_PER_DAY as u64,
-        })
+        let what = "invitations by one person in a day";
+        check_below(made.await?, MAX_INVITATIONS_PER_DAY, what)
+    }
+
+    /// Refuses a link with which very many devices were added of late.
+    pub(crate) async fn check_devices_made_with(&self, link: &str) -> Result<(), Refusal> {
+        let made = self.count_made_in_a_day(|claims| {
+            claims.device.is_some() && claims.made_with.as_deref() == Some(link)
+        });
+        let what = "devices with one link in a day";
+        check_below(made.await?, MAX_DEVICES_PER_DAY, what)
+    }
+
+    /// How many tokens with such claims were made in the last day.
+    async fn count_made_in_a_day(
+        &self,
+        is_counted: impl Fn(&TokenClaims) -> bool,
+    ) -> Result<usize, Refusal> {
+        let since = pvp_clock::now().minus_seconds(86_400);
+        let mut tokens = self.store.list_tokens().await?;
+        tokens.retain(|row| row.created_at > since);
+        let made = live_tokens::with_claims(&tokens);
+        Ok(made.iter().filter(|(_, claims)| is_counted(claims)).count())
     }
 
     /// The tokens that ended while nobody looked after a session: those of participants whose
@@ -186,6 +201,14 @@ impl SessionDirectory {
     }
 }
 
+fn check_below(count: usize, limit: usize, what: &'static str) -> Result<(), Refusal> {
+    if count < limit {
+        return Ok(());
+    }
+    let limit = limit as u64;
+    Err(Refusal::TooMany { what, limit })
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -193,44 +216,103 @@ mod tests {
     use pvp_policy::Policy;
     use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 
-    use super::{MAX_INVITATIONS_PER_DAY, SessionDirectory, token};
+    use super::{MAX_DEVICES_PER_DAY, MAX_INVITATIONS_PER_DAY, SessionDirectory, token};
     use crate::config::ServerConfig;
     use crate::store::Store;
     use crate::store::memory::MemoryStore;
     use crate::token::TokenClaims;
 
+    struct TokenFixture {
+        store: Arc<MemoryStore>,
+        directory: Arc<SessionDirectory>,
+    }
+
+    impl TokenFixture {
+        async fn new() -> Self {
+            let store = Arc::new(MemoryStore::default());
+            let (config, policy) = (ServerConfig::default(), Policy::built_in());
+            let directory = SessionDirectory::new(store.clone(), config, policy);
+            let directory = directory.await.unwrap();
+            Self { store, directory }
+        }
+
+        /// Stores a token that was made so many days ago; returns its id.
+        async fn store(&self, claims: &TokenClaims, days: u64) -> String {
+            let made_at = pvp_clock::now().minus_seconds(days * 86_400);
+            let (row, _) = token::create_token(claims, made_at, None);
+            let id = row.id.clone();
+            self.store.insert_token(row).await.unwrap();
+            id
+        }
+    }
+
+    /// What the link of somebody says whom this participant has invited.
+    fn invited_by(by: &ParticipantId) -> TokenClaims {
+        TokenClaims {
+            participant: token::new_participant_id("puppet"),
+            name: "puppet".to_owned(),
+            kind: ParticipantKind::Human,
+            roles: [Role::Observer].into(),
+            capabilities: Default::default(),
+            session: None,
+            invited_by: Some(by.clone()),
+            invited_at: None,
+            made_with: None,
+            device: None,
+        }
+    }
+
     #[tokio::test]
     async fn one_person_makes_only_so_many_tokens_in_a_day() {
-        let store = Arc::new(MemoryStore::default());
-        let (config, policy) = (ServerConfig::default(), Policy::built_in());
-        let directory = SessionDirectory::new(store.clone(), config, policy);
-        let directory = directory.await.unwrap();
+        let fixture = TokenFixture::new().await;
+        let directory = &fixture.directory;
         let mallory = ParticipantId::parse("mallory").unwrap();
-        let now = pvp_clock::now();
-        let invited = |by: &ParticipantId, days: u64| {
-            let claims = TokenClaims {
-                participant: token::new_participant_id("puppet"),
-                name: "puppet".to_owned(),
-                kind: ParticipantKind::Human,
-                roles: [Role::Observer].into(),
-                capabilities: Default::default(),
-                session: None,
-                invited_by: Some(by.clone()),
-                invited_at: None,
-                made_with: None,
-            };
-            token::create_token(&claims, now.minus_seconds(days * 86_400), None).0
-        };
         let bob = ParticipantId::parse("bob").unwrap();
         for _ in 0..MAX_INVITATIONS_PER_DAY - 1 {
-            store.insert_token(invited(&mallory, 0)).await.unwrap();
+            fixture.store(&invited_by(&mallory), 0).await;
         }
-        store.insert_token(invited(&mallory, 2)).await.unwrap();
-        store.insert_token(invited(&bob, 0)).await.unwrap();
+        fixture.store(&invited_by(&mallory), 2).await;
+        fixture.store(&invited_by(&bob), 0).await;
         assert!(directory.check_invitations_by(&mallory).await.is_ok());
-        store.insert_token(invited(&mallory, 0)).await.unwrap();
+        fixture.store(&invited_by(&mallory), 0).await;
         let refused = directory.check_invitations_by(&mallory).await.unwrap_err();
         assert!(refused.to_string().contains("in a day"), "{refused}");
         assert!(directory.check_invitations_by(&bob).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_devices_of_one_link_use_up_neither_invitations_nor_the_devices_of_another() {
+        let fixture = TokenFixture::new().await;
+        let directory = &fixture.directory;
+        let ann = ParticipantId::parse("ann").unwrap();
+        let link = invited_by(&ann);
+        let (stolen, other) = (fixture.store(&link, 0).await, fixture.store(&link, 0).await);
+        let device = TokenClaims {
+            made_with: Some(stolen.clone()),
+            device: Some("phone".to_owned()),
+            ..link.clone()
+        };
+        for _ in 0..MAX_DEVICES_PER_DAY - 1 {
+            fixture.store(&device, 0).await;
+        }
+        fixture.store(&device, 2).await;
+        assert!(directory.check_devices_made_with(&stolen).await.is_ok());
+        // Also those that were removed count, or adding and removing would have no end.
+        let last = fixture.store(&device, 0).await;
+        assert!(directory.revoke_token(&last).await.unwrap());
+        let refused = directory.check_devices_made_with(&stolen).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(
+            refused.contains("devices with one link in a day"),
+            "{refused}"
+        );
+        assert!(directory.check_devices_made_with(&other).await.is_ok());
+
+        for _ in 0..MAX_INVITATIONS_PER_DAY {
+            fixture.store(&device, 0).await;
+        }
+        let person = &link.participant;
+        assert!(directory.check_invitations_by(person).await.is_ok());
+        assert!(directory.check_invitations_by(&ann).await.is_ok());
     }
 }

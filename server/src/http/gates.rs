@@ -20,6 +20,7 @@ use pvp_session::{Session, SubmittedMessage};
 use super::extractors::{
     AuthorizedSession, Caller, JsonBody, NoParameters, PathMessageId, StrictQuery, parameters,
 };
+use super::gate_list::cut_for_list;
 use super::messages::read_entries;
 use super::send::HttpParticipant;
 use super::{RefusalResponse, clamp_wait, commands, proposals};
@@ -68,7 +69,7 @@ pub(super) async fn list_all(
         {
             let me = claims.clone();
             let found = directory.query(&session, move |session| {
-                list_open_gates(session, me.as_ref())
+                list_cut_gates(session, me.as_ref())
             });
             // A session whose log is damaged has no gates here; its own routes report the damage.
             gates.extend(found.await.unwrap_or_default());
@@ -86,14 +87,7 @@ pub(super) fn list_open_gates(session: &Session, me: Option<&TokenClaims>) -> Ve
     let open = session.describe_open_gates();
     let tallies = session.open_gates().into_iter().map(|(proposal, gate)| {
         let approvers = session.approvers(gate, &proposal.proposer);
-        let may_vote = me.is_some_and(|me| {
-            let joined = session.member(&me.participant).is_some_and(|m| !m.left);
-            // A vote from someone who has not joined makes them join with the roles of the token.
-            let would_be_eligible = !joined && me.may_vote() && !gate.escalated;
-            let is_eligible = approvers.eligible.contains(&me.participant)
-                && session.may_vote(&me.participant, &me.ceiling());
-            is_eligible || would_be_eligible
-        });
+        let may_vote = me.is_some_and(|me| admission::may_vote(session, gate, &approvers, me));
         (
             gate.tally(&approvers),
             gate.dependent_approvals(&approvers),
@@ -113,8 +107,15 @@ pub(super) fn list_open_gates(session: &Session, me: Option<&TokenClaims>) -> Ve
             required: tally.required,
             awaited: tally.awaited.into_iter().collect(),
             may_vote,
+            cut_bytes: None,
         })
         .collect()
+}
+
+/// The open gates of a session as a list has them: of a long one, only what one recognises it by.
+pub(super) fn list_cut_gates(session: &Session, me: Option<&TokenClaims>) -> Vec<GateListItem> {
+    let gates = list_open_gates(session, me).into_iter();
+    gates.map(cut_for_list).collect()
 }
 
 /// Who invited those who approved.
@@ -140,7 +141,7 @@ pub(super) async fn list_in_session(
         .await?;
     let gates = directory
         .query(&session, move |session| {
-            list_open_gates(session, me.as_ref())
+            list_cut_gates(session, me.as_ref())
         })
         .await
         .ok_or_else(log_unreadable)?;
@@ -162,7 +163,7 @@ pub(super) async fn get(
 }
 
 /// The state of a gate, open or resolved.
-async fn gate_state(
+pub(super) async fn gate_state(
     directory: &Arc<SessionDirectory>,
     session: &SessionId,
     gate: MessageId,
@@ -266,7 +267,7 @@ pub(super) async fn vote(
 }
 
 /// The message that a vote over HTTP stands for.
-fn vote_message(
+pub(super) fn vote_message(
     gate: MessageId,
     by: ParticipantId,
     vote: &VoteRequest,
@@ -326,7 +327,7 @@ pub(super) async fn amend(
 }
 
 /// Submits a vote or an edit, and returns the state of the gate after it.
-async fn submit_and_read_gate(
+pub(super) async fn submit_and_read_gate(
     directory: &Arc<SessionDirectory>,
     session: &SessionId,
     me: Login,

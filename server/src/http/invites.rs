@@ -84,13 +84,19 @@ pub(super) async fn redeem_join_code(
     StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
     JsonBody(request): JsonBody<RedeemCodeRequest>,
 ) -> Result<(StatusCode, Json<Invitation>), RefusalResponse> {
-    let address = slot.map_or(UNKNOWN_ADDRESS, |Extension(slot)| slot.address());
-    let invitation = directory.redeem_join_code(request, address).await?;
+    let invitation = directory
+        .redeem_join_code(request, address_of(slot))
+        .await?;
     Ok((StatusCode::CREATED, Json(invitation)))
 }
 
 /// What the connections of tests are counted as, which have no place in the table.
 const UNKNOWN_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// Where a connection comes from.
+pub(super) fn address_of(slot: Option<Extension<Arc<ConnectionSlot>>>) -> IpAddr {
+    slot.map_or(UNKNOWN_ADDRESS, |Extension(slot)| slot.address())
+}
 
 pub(super) async fn list_tokens(
     State(directory): State<Arc<SessionDirectory>>,
@@ -126,10 +132,7 @@ pub(super) async fn revoke_token(
     }
     match directory.revoke_token(&token).await {
         Ok(true) => Ok(StatusCode::NO_CONTENT),
-        Ok(false) => Err(RefusalResponse {
-            status: StatusCode::NOT_FOUND,
-            ..RefusalResponse::from(Refusal::Malformed("there is no such token".to_owned()))
-        }),
+        Ok(false) => Err(RefusalResponse::not_found("there is no such token")),
         Err(error) => Err(Refusal::WriteFailed(error.to_string()).into()),
     }
 }

@@ -1,9 +1,11 @@
-//! The page that a browser shows for a link: what this is and what to do. It is the same for
-//! everyone, and contains nothing of the request.
+//! The page that a browser shows for a link if the server was built without the real one: what this
+//! is and what to do. It is the same for everyone, and contains nothing of the request.
 
 use axum::response::{Html, IntoResponse, Response};
 use http::header::{ACCEPT, CONTENT_SECURITY_POLICY, UPGRADE};
 use http::{HeaderMap, Method};
+
+use super::page;
 
 const PAGE: &str = include_str!("landing_page.html");
 
@@ -11,21 +13,30 @@ const PAGE: &str = include_str!("landing_page.html");
 const POLICY: &str = "default-src 'none'; style-src 'sha256-C8HVa+Qdyc9JAF/hh+SQBqIDWebwxzELpy38+SnewDQ='; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Whether a browser asks for a page, and not for a WebSocket.
+/// Whether a browser asks for a page, and not for a WebSocket: with somebody who looks at it, or for
+/// the page's own worker, which keeps it for when there is no network.
 pub(super) fn is_wanted(method: &Method, headers: &HeaderMap) -> bool {
     let mut accepts = headers.get_all(ACCEPT).iter();
-    let is_browser = accepts.any(|accept| {
+    let wants_html = accepts.any(|accept| {
         let accept = accept.to_str().unwrap_or_default();
         accept.split(',').any(|kind| {
             let kind = kind.split(';').next().unwrap_or_default();
             kind.trim().eq_ignore_ascii_case("text/html")
         })
     });
-    matches!(*method, Method::GET | Method::HEAD) && is_browser && !headers.contains_key(UPGRADE)
+    // Only browsers send it, and scripts cannot.
+    let is_own_page = headers
+        .get("sec-fetch-site")
+        .is_some_and(|site| site == "same-origin");
+    matches!(*method, Method::GET | Method::HEAD)
+        && (wants_html || is_own_page)
+        && !headers.contains_key(UPGRADE)
 }
 
 pub(super) fn respond() -> Response {
-    ([(CONTENT_SECURITY_POLICY, POLICY)], Html(PAGE)).into_response()
+    let mut response = ([(CONTENT_SECURITY_POLICY, POLICY)], Html(PAGE)).into_response();
+    page::add_security_headers(response.headers_mut());
+    response
 }
 
 #[cfg(test)]
@@ -70,5 +81,11 @@ mod tests {
         assert!(!wanted(Method::GET, "*/*", false));
         assert!(!wanted(Method::GET, "application/json", false));
         assert!(!is_wanted(&Method::GET, &HeaderMap::new()));
+        let mut worker = HeaderMap::new();
+        worker.insert(ACCEPT, "*/*".parse().unwrap());
+        worker.insert("sec-fetch-site", "same-origin".parse().unwrap());
+        assert!(is_wanted(&Method::GET, &worker));
+        worker.insert("sec-fetch-site", "cross-site".parse().unwrap());
+        assert!(!is_wanted(&Method::GET, &worker));
     }
 }

@@ -65,14 +65,26 @@ fn operation(route: &ApiRoute) -> Value {
     }
     operation["security"] = match route.access {
         RouteAccess::Anyone => json!([]),
-        RouteAccess::Token | RouteAccess::TokenRequired | RouteAccess::Admin => {
-            json!([{ "token": [] }])
-        }
+        RouteAccess::Token
+        | RouteAccess::TokenRequired
+        | RouteAccess::Admin
+        | RouteAccess::VoteLink => json!([{ "token": [] }]),
     };
-    if route.access == RouteAccess::Admin {
-        operation["description"] = json!("Takes a token with the admin role.");
+    if let Some(description) = description(route.access) {
+        operation["description"] = json!(description);
     }
     operation
+}
+
+/// What is special about the token that a route takes.
+fn description(access: RouteAccess) -> Option<&'static str> {
+    match access {
+        RouteAccess::Anyone | RouteAccess::Token | RouteAccess::TokenRequired => None,
+        RouteAccess::Admin => Some("Takes a token with the admin role."),
+        RouteAccess::VoteLink => {
+            Some("Takes the secret of a vote link, which no other route takes, and no token.")
+        }
+    }
 }
 
 fn parameters(route: &ApiRoute) -> Vec<Value> {

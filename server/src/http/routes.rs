@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{MethodRouter, delete, get, post};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use pvp_protocol::ParticipantKind;
 
 use super::extractors::{NoParameters, QueryParameter, QueryParameters};
 use super::{
-    archives, commands, commit_context, contents, decisions, gates, invites, messages, openapi,
-    proposals, send, sessions, transcript,
+    archives, chain, commands, commit_context, contents, decisions, devices, gates, invites,
+    messages, notifications, openapi, proposals, send, sessions, transcript, vote_link,
 };
 use crate::admission;
 use crate::directory::SessionDirectory;
@@ -23,6 +23,8 @@ pub(super) enum RouteAccess {
     /// Whoever has a token, even on an open server.
     TokenRequired,
     Admin,
+    /// Whoever has the secret of a vote link.
+    VoteLink,
 }
 
 /// The body of a successful response.
@@ -114,6 +116,16 @@ impl ApiRoute {
         self
     }
 
+    fn with_method(mut self, method: &'static str) -> Self {
+        (self.method, self.access) = (method, RouteAccess::TokenRequired);
+        self
+    }
+
+    fn for_vote_links(mut self) -> Self {
+        self.access = RouteAccess::VoteLink;
+        self
+    }
+
     fn admin_only(mut self) -> Self {
         self.access = RouteAccess::Admin;
         self
@@ -121,9 +133,11 @@ impl ApiRoute {
 }
 
 const SESSIONS: &str = "/api/sessions";
+const KEY: &str = "/api/key";
 const SESSION: &str = "/api/sessions/{session}";
 const ARCHIVE: &str = "/api/sessions/{session}/archive";
 const HEAD: &str = "/api/sessions/{session}/head";
+const CHAIN: &str = "/api/sessions/{session}/chain";
 const MESSAGES: &str = "/api/sessions/{session}/messages";
 const SESSION_GATES: &str = "/api/sessions/{session}/gates";
 const GATE: &str = "/api/sessions/{session}/gates/{gate}";
@@ -140,6 +154,18 @@ const ME: &str = "/api/me";
 const INVITES: &str = "/api/invites";
 const CODES: &str = "/api/codes";
 const JOIN: &str = "/api/join";
+const DEVICES: &str = "/api/devices";
+const DEVICE: &str = "/api/devices/{device}";
+const DEVICE_CODES: &str = "/api/device-codes";
+const DEVICE_JOIN: &str = "/api/join/device";
+const NOTIFICATIONS: &str = "/api/notifications";
+const CHANNELS: &str = "/api/notifications/channels";
+const CHANNEL: &str = "/api/notifications/channels/{channel}";
+const CHANNEL_TEST: &str = "/api/notifications/channels/{channel}/test";
+const PUSH_KEY: &str = "/api/push/key";
+const PUSH_SUBSCRIPTIONS: &str = "/api/push/subscriptions";
+const PUSH_SUBSCRIPTION: &str = "/api/push/subscriptions/{channel}";
+const VOTE_LINK: &str = "/api/vote";
 const TOKENS: &str = "/api/tokens";
 const TOKEN: &str = "/api/tokens/{token}";
 const PUBLISHED_MESSAGES: &str = "/sessions/{session}/messages";
@@ -153,6 +179,7 @@ const KNOWN_PATHS: &[&str] = &[
     SESSION,
     ARCHIVE,
     HEAD,
+    CHAIN,
     MESSAGES,
     SESSION_GATES,
     GATE,
@@ -169,6 +196,19 @@ const KNOWN_PATHS: &[&str] = &[
     INVITES,
     CODES,
     JOIN,
+    DEVICES,
+    DEVICE,
+    DEVICE_CODES,
+    DEVICE_JOIN,
+    NOTIFICATIONS,
+    CHANNELS,
+    CHANNEL,
+    CHANNEL_TEST,
+    PUSH_KEY,
+    PUSH_SUBSCRIPTIONS,
+    PUSH_SUBSCRIPTION,
+    VOTE_LINK,
+    KEY,
     TOKENS,
     TOKEN,
     PUBLISHED_MESSAGES,
@@ -218,6 +258,9 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
         ApiRoute::get(HEAD, "Where the log of a session ends, by its hash, and the server's key", get(sessions::head))
             .with_query::<sessions::HeadParameters>()
             .returns("SessionHead"),
+        ApiRoute::get(CHAIN, "The hash chain of a session and the server's signature on it, for checking them elsewhere", get(chain::read))
+            .with_query::<chain::ChainParameters>()
+            .returns("ChainPage"),
         ApiRoute::get(MESSAGES, "Messages in order; with `wait`, the next one when it comes", get(messages::read))
             .with_query::<messages::ReadParameters>()
             .returns("MessagePage"),
@@ -277,6 +320,27 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
             .with_body("RedeemCodeRequest")
             .returns_status(201, ResponseBody::Schema("Invitation"))
             .public(),
+        ApiRoute::post(DEVICES, "Exchange the token of a link for one of this device, which can be revoked alone", post(devices::create))
+            .with_body("DeviceRequest")
+            .returns_status(201, ResponseBody::Schema("CreatedDevice")),
+        ApiRoute::post(DEVICE_CODES, "Make a link that opens the page on another device of yours, once, within an hour", post(devices::create_code))
+            .with_body("DeviceCodeRequest")
+            .returns_status(201, ResponseBody::Schema("CreatedDeviceCode")),
+        ApiRoute::post(DEVICE_JOIN, "Exchange the code of such a link for the token of this device", post(devices::redeem_code))
+            .with_body("RedeemDeviceCodeRequest")
+            .returns_status(201, ResponseBody::Schema("CreatedDevice"))
+            .public(),
+        ApiRoute {
+            access: RouteAccess::TokenRequired,
+            ..ApiRoute::get(DEVICES, "Your devices", get(devices::list))
+        }
+        .returns("DeviceList"),
+        ApiRoute {
+            method: "delete",
+            access: RouteAccess::TokenRequired,
+            ..ApiRoute::get(DEVICE, "Remove a device of yours: its token is revoked, and no other", delete(devices::remove))
+        }
+        .returns_status(204, ResponseBody::Empty),
         ApiRoute {
             access: RouteAccess::TokenRequired,
             ..ApiRoute::get(TOKENS, "Every token, without its secret, and the join codes that can still be used", get(invites::list_tokens))
@@ -289,6 +353,41 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
         }
         .returns_status(204, ResponseBody::Empty)
         .admin_only(),
+        ApiRoute::get(NOTIFICATIONS, "How you are notified, and what you may choose from", get(notifications::read))
+            .with_method("get")
+            .returns("NotificationSettings"),
+        ApiRoute::get(NOTIFICATIONS, "Choose what you are notified of, and when", put(notifications::set_preferences))
+            .with_method("put")
+            .with_body("NotificationPreferences")
+            .returns("NotificationSettings"),
+        ApiRoute::post(CHANNELS, "Add a webhook, an ntfy topic, a Slack or Discord webhook or an e-mail address", post(notifications::add_channel))
+            .with_body("NewChannelRequest")
+            .returns_status(201, ResponseBody::Schema("NotificationChannel")),
+        ApiRoute::get(CHANNEL, "Rename a channel of yours, or turn it on or off", patch(notifications::change_channel))
+            .with_method("patch")
+            .with_body("ChangeChannelRequest")
+            .returns("NotificationChannel"),
+        ApiRoute::get(CHANNEL, "Remove a channel of yours", delete(notifications::remove_channel))
+            .with_method("delete")
+            .returns_status(204, ResponseBody::Empty),
+        ApiRoute::post(CHANNEL_TEST, "Send a test over a channel of yours, and say whether it arrived", post(notifications::test_channel))
+            .returns("ChannelTest"),
+        ApiRoute::get(PUSH_KEY, "The key that a browser subscribes with", get(notifications::push_key))
+            .with_method("get")
+            .returns("PushKey"),
+        ApiRoute::post(PUSH_SUBSCRIPTIONS, "Have a browser notified by Web Push", post(notifications::subscribe))
+            .with_body("NewPushSubscription")
+            .returns_status(201, ResponseBody::Schema("PushSubscriptionCreated")),
+        ApiRoute::get(PUSH_SUBSCRIPTION, "Have a browser notified no more", delete(notifications::remove_channel))
+            .with_method("delete")
+            .returns_status(204, ResponseBody::Empty),
+        ApiRoute::get(VOTE_LINK, "The card behind a vote link; votes on nothing", get(vote_link::show))
+            .for_vote_links()
+            .returns("VoteLinkCard"),
+        ApiRoute::post(VOTE_LINK, "Vote with a vote link", post(vote_link::vote))
+            .with_body("VoteRequest")
+            .for_vote_links()
+            .returns("GateUpdateResponse"),
         ApiRoute::get(PUBLISHED_MESSAGES, "The same as below `/api`, where the published protocol has it", get(messages::read))
             .with_query::<messages::ReadParameters>()
             .returns("MessagePage"),
@@ -298,6 +397,10 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
         ApiRoute::get(TRANSCRIPT, "The published transcript", get(transcript::read)).with_query::<transcript::TranscriptParameters>(),
         ApiRoute::get(CONTENT, "A long text that a message refers to by its SHA-256", get(contents::read))
             .returns_status(200, ResponseBody::Text),
+        ApiRoute::get(KEY, "The server's public key and those before it, to know the server before it is sent a token", get(super::server_keys))
+            .with_query::<NoParameters>()
+            .returns("PublicKeys")
+            .public(),
         ApiRoute::get("/health", "Whether the server is up", get(super::health)).public(),
         ApiRoute::get("/healthz", "The same", get(super::health)).public(),
         ApiRoute::get("/readyz", "Whether the store answers", get(super::ready)).public(),

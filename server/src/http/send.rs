@@ -187,7 +187,10 @@ impl<'a> HttpParticipant<'a> {
     ) -> Result<SessionAck, RefusalResponse> {
         self.principal.check_may_create(self.directory)?;
         let by = self.principal.check_sender(&header.sender)?;
-        let token = self.principal.login().map(|login| login.token_id.clone());
+        let token = self
+            .principal
+            .login()
+            .map(|login| login.quota_token().to_owned());
         let id = header.id.clone();
         let creating = self
             .directory

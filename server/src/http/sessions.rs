@@ -69,11 +69,7 @@ pub(super) async fn head(
         head: entry_hash(head),
         entry: found.first().map(|record| entry_hash(record.head())),
         key: hex::encode(&identity.key),
-        earlier_keys: identity
-            .earlier_keys
-            .iter()
-            .map(|key| hex::encode(key))
-            .collect(),
+        earlier_keys: identity.earlier_keys_in_hex(),
         restored_at: identity.restored_at,
         now: pvp_clock::now(),
     }))
@@ -150,11 +146,12 @@ pub(super) async fn create(
         config: new.config,
         extra: ExtraFields::new(),
     };
+    let token = login.quota_token().to_owned();
     let created = directory
         .create(
             &session,
             login.claims.participant,
-            Some(login.token_id),
+            Some(token),
             pvp_clock::fresh_id(),
             create,
         )
@@ -199,7 +196,7 @@ fn describe_session(
         config: session.config().clone(),
         head: session.head(),
         people: session.describe_participants(presence),
-        gates: gates::list_open_gates(session, me),
+        gates: gates::list_cut_gates(session, me),
         running: session.describe_running(),
         rules: session.describe_allow_rules(),
         paused: session.paused_for(),

@@ -27,7 +27,7 @@ impl StaticDocument {
     pub(super) fn respond(&self, request: &HeaderMap) -> Response {
         let content_type = (CONTENT_TYPE, self.content_type);
         let vary = (VARY, "accept-encoding");
-        match accepts_gzip(request) {
+        match accepts(request, "gzip") {
             true => {
                 let headers = [content_type, vary, (CONTENT_ENCODING, "gzip")];
                 (headers, self.compressed.clone()).into_response()
@@ -37,13 +37,14 @@ impl StaticDocument {
     }
 }
 
-fn accepts_gzip(request: &HeaderMap) -> bool {
+/// Whether the caller accepts this encoding.
+pub(super) fn accepts(request: &HeaderMap, encoding: &str) -> bool {
     let values = request.get_all(ACCEPT_ENCODING).iter();
     let values = values.filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|offer| {
         let (name, weight) = offer.split_once(';').unwrap_or((offer, ""));
         let weight = weight.trim().trim_start_matches("q=");
         let is_refused = !weight.is_empty() && weight.chars().all(|c| matches!(c, '0' | '.'));
-        name.trim().eq_ignore_ascii_case("gzip") && !is_refused
+        name.trim().eq_ignore_ascii_case(encoding) && !is_refused
     })
 }

@@ -7,12 +7,13 @@ use std::task::{Context, Poll};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
-/// A plain TCP stream where possible; otherwise hyper's upgraded stream, boxed.
+use crate::network_stream::NetworkStream;
+
+/// The connection's own stream where possible; otherwise hyper's upgraded stream, boxed.
 #[derive(Debug)]
 pub enum SocketStream {
-    Tcp(TcpStream),
+    Own(NetworkStream),
     Other(Box<TokioIo<Upgraded>>),
 }
 
@@ -23,7 +24,7 @@ impl AsyncRead for SocketStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            SocketStream::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buffer),
+            SocketStream::Own(own) => Pin::new(own).poll_read(cx, buffer),
             SocketStream::Other(other) => Pin::new(other).poll_read(cx, buffer),
         }
     }
@@ -36,7 +37,7 @@ impl AsyncWrite for SocketStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            SocketStream::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            SocketStream::Own(own) => Pin::new(own).poll_write(cx, bytes),
             SocketStream::Other(other) => Pin::new(other).poll_write(cx, bytes),
         }
     }
@@ -47,28 +48,28 @@ impl AsyncWrite for SocketStream {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            SocketStream::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, slices),
+            SocketStream::Own(own) => Pin::new(own).poll_write_vectored(cx, slices),
             SocketStream::Other(other) => Pin::new(other).poll_write_vectored(cx, slices),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
         match self {
-            SocketStream::Tcp(tcp) => tcp.is_write_vectored(),
+            SocketStream::Own(own) => own.is_write_vectored(),
             SocketStream::Other(other) => other.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            SocketStream::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
+            SocketStream::Own(own) => Pin::new(own).poll_flush(cx),
             SocketStream::Other(other) => Pin::new(other).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            SocketStream::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            SocketStream::Own(own) => Pin::new(own).poll_shutdown(cx),
             SocketStream::Other(other) => Pin::new(other).poll_shutdown(cx),
         }
     }

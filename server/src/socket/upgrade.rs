@@ -14,6 +14,7 @@ use tungstenite::handshake::derive_accept_key;
 
 use super::{Socket, SocketLimits, SocketStream};
 use crate::connection_stream::ConnectionStream;
+use crate::network_stream::NetworkStream;
 
 /// The subprotocol, selected if the client offers it; a client that offers none is served too.
 pub const SUBPROTOCOL: &str = "pvp.v1";
@@ -57,21 +58,23 @@ pub struct PendingUpgrade {
 
 impl PendingUpgrade {
     pub async fn accept(self) -> Result<Socket<SocketStream>, hyper::Error> {
-        let (stream, leftover) = unwrap_tcp(self.on_upgrade.await?);
+        let (stream, leftover) = unwrap_stream(self.on_upgrade.await?);
         Ok(Socket::new(stream, leftover, self.limits))
     }
 }
 
-fn unwrap_tcp(upgraded: Upgraded) -> (SocketStream, Bytes) {
+fn unwrap_stream(upgraded: Upgraded) -> (SocketStream, Bytes) {
     let upgraded = match upgraded.downcast::<TokioIo<ConnectionStream>>() {
-        Ok(parts) => return plain_tcp(parts.io.into_inner().into_tcp(), parts.read_buf),
+        Ok(parts) => {
+            return own_stream(parts.io.into_inner().into_network_stream(), parts.read_buf);
+        }
         Err(upgraded) => upgraded,
     };
     match upgraded.downcast::<TokioIo<TcpStream>>() {
-        Ok(parts) => plain_tcp(parts.io.into_inner(), parts.read_buf),
+        Ok(parts) => own_stream(NetworkStream::Tcp(parts.io.into_inner()), parts.read_buf),
         // `axum::serve` wraps the connection once more.
         Err(upgraded) => match downcast::<TokioIo<TcpStream>>(upgraded) {
-            Ok(parts) => plain_tcp(parts.io.into_inner(), parts.read_buf),
+            Ok(parts) => own_stream(NetworkStream::Tcp(parts.io.into_inner()), parts.read_buf),
             // hyper returns what it has already read when this stream is read.
             Err(upgraded) => (
                 SocketStream::Other(Box::new(TokioIo::new(upgraded))),
@@ -81,11 +84,11 @@ fn unwrap_tcp(upgraded: Upgraded) -> (SocketStream, Bytes) {
     }
 }
 
-fn plain_tcp(tcp: TcpStream, leftover: Bytes) -> (SocketStream, Bytes) {
-    if let Err(error) = tcp.set_nodelay(true) {
+fn own_stream(stream: NetworkStream, leftover: Bytes) -> (SocketStream, Bytes) {
+    if let Err(error) = stream.tcp().set_nodelay(true) {
         tracing::debug!(%error, "small frames may be delayed");
     }
-    (SocketStream::Tcp(tcp), leftover)
+    (SocketStream::Own(stream), leftover)
 }
 
 fn validate_upgrade(request: &Request) -> Result<&HeaderValue, UpgradeRefusal> {

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::audit::Anchor;
 use super::checkpoint::snapshot_hash;
+use super::memory_notifications::MemoryNotifications;
 use super::output_slice::find_slice;
 use super::{
     AnchorRow, AppendError, AppendRequest, CHECKPOINT_EVERY, Checkpoint, CheckpointTiming, Hash,
@@ -52,6 +53,8 @@ struct MemoryState {
     tokens: BTreeMap<String, TokenRow>,
     /// Every join code, by id.
     join_codes: BTreeMap<String, JoinCodeRow>,
+    /// Channels and what belongs to them.
+    notifications: MemoryNotifications,
     /// What goes wrong with the next appends.
     append_faults: VecDeque<AppendFault>,
     /// Why reading fails, while it does.
@@ -184,6 +187,13 @@ impl MemoryStore {
             Some(why) => Err(StoreError::Failed(why.clone())),
             None => Ok(read(&mut state)),
         }
+    }
+
+    pub(super) fn with_notifications<'a, T: Send + 'a>(
+        &self,
+        run: impl FnOnce(&mut MemoryNotifications) -> T,
+    ) -> StoreResult<'a, T> {
+        self.ready(|state| run(&mut state.notifications))
     }
 
     fn ready<'a, T: Send + 'a>(
@@ -333,6 +343,17 @@ impl Store for MemoryStore {
 
     fn log_end<'a>(&'a self, session: &'a SessionId) -> StoreResult<'a, Option<LogEnd>> {
         self.ready(|state| state.find(session).map(MemoryLog::end))
+    }
+
+    fn checkpoint_up_to<'a>(
+        &'a self,
+        session: &'a SessionId,
+        seq: u64,
+    ) -> StoreResult<'a, Option<Checkpoint>> {
+        self.ready(|state| {
+            let mut checkpoints = state.find(session)?.checkpoints.iter().rev();
+            checkpoints.find(|one| one.seq <= seq).cloned()
+        })
     }
 
     fn open_log<'a>(&'a self, session: &'a SessionId) -> StoreResult<'a, Option<LogState>> {

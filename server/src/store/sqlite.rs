@@ -9,6 +9,7 @@ mod index_rows;
 mod join_codes;
 mod log_appender;
 mod log_reader;
+mod notifications;
 mod read_pool;
 mod rotation;
 mod schema;
@@ -30,13 +31,14 @@ use tokio::sync::Semaphore;
 use super::audit::AuditError;
 use super::keys::{KeyFiles, ServerKeys};
 use super::{
-    AnchorRow, AppendError, AppendRequest, JoinCodeRow, LogEnd, LogHead, LogRecord, LogState,
-    MadeSessions, OpenError, OutputQuery, OutputSlice, PublicKey, ReadLimit, ServerIdentity,
-    SessionDeletion, SessionFilter, SessionSummary, Store, StoreError, StoreResult, TokenRow,
-    Tombstone, keys, restores,
+    AnchorRow, AppendError, AppendRequest, Checkpoint, JoinCodeRow, LogEnd, LogHead, LogRecord,
+    LogState, MadeSessions, OpenError, OutputQuery, OutputSlice, PublicKey, ReadLimit,
+    ServerIdentity, SessionDeletion, SessionFilter, SessionSummary, Store, StoreError, StoreResult,
+    TokenRow, Tombstone, keys, restores,
 };
 use deletion::PurgeState;
 use log_appender::LogAppender;
+use notifications::NoticeConnection;
 use read_pool::ReadPool;
 use writer::WriterHandle;
 
@@ -65,6 +67,8 @@ struct StoreInner {
     readers: ReadPool,
     /// Reads and writes tokens.
     tokens: SqliteTokens,
+    /// Reads and writes what was told, and vote links.
+    notices: NoticeConnection,
     /// The key that this server signs with.
     key: PublicKey,
     /// Who this server is to its clients.
@@ -112,6 +116,7 @@ impl SqliteStore {
             identity,
             readers: ReadPool::new(dir.to_owned()),
             tokens: SqliteTokens::open(dir)?,
+            notices: NoticeConnection::open(dir)?,
             writer: WriterHandle::start(
                 dir,
                 connection,
@@ -152,6 +157,15 @@ impl Store for SqliteStore {
     fn log_end<'a>(&'a self, session: &'a SessionId) -> StoreResult<'a, Option<LogEnd>> {
         let session = session.clone();
         self.query(move |inner| inner.readers.log_end(&session, &inner.key))
+    }
+
+    fn checkpoint_up_to<'a>(
+        &'a self,
+        session: &'a SessionId,
+        seq: u64,
+    ) -> StoreResult<'a, Option<Checkpoint>> {
+        let session = session.clone();
+        self.query(move |inner| inner.readers.checkpoint_up_to(&session, seq))
     }
 
     fn open_log<'a>(&'a self, session: &'a SessionId) -> StoreResult<'a, Option<LogState>> {

@@ -1,11 +1,11 @@
 //! Writes decided entries to the store, and publishes them once they are durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use pvp_protocol::{Refusal, ServerMessage, Timestamp, WireMessage};
+use pvp_protocol::{Refusal, Role, ServerMessage, Timestamp, WireMessage};
 use pvp_session::{Answer, Entry, IndexChange};
 use tokio::time::Instant;
 
@@ -134,7 +134,8 @@ impl SessionTask {
                 self.backoff_until = Instant::now() + RETRY_DELAY;
                 self.load().await;
                 // Part of what was refused may be in the log all the same.
-                self.directory.notify_gates_changed();
+                self.voters.clear();
+                self.directory.notify_gates_changed_in(&self.id);
             }
         }
     }
@@ -181,7 +182,7 @@ impl SessionTask {
         let (mut members_changed, mut gates_changed) = (false, false);
         for (entry, body) in batch.entries {
             members_changed |= self.apply_side_effects(&entry, &mut batch.secret_values);
-            gates_changed |= changes_a_gate(&entry);
+            gates_changed |= changes_a_gate(&entry) || self.changes_voters(&entry);
             self.directory
                 .metrics
                 .record_entry(&entry.envelope.message, body.len());
@@ -192,7 +193,7 @@ impl SessionTask {
         }
         self.feed.publish(deliveries);
         if gates_changed {
-            self.directory.notify_gates_changed();
+            self.directory.notify_gates_changed_in(&self.id);
         }
         for (reply, answer) in batch.answers {
             reply.answer(answer);
@@ -200,6 +201,24 @@ impl SessionTask {
         for reply in batch.deferred_replies {
             reply();
         }
+    }
+
+    /// Whether an entry changes who may vote on the gates that are open, or how many must. What comes
+    /// often and changes nothing, as announcements do, is not worth waking those who wait.
+    fn changes_voters(&mut self, entry: &Entry) -> bool {
+        if !may_change_voters(entry) {
+            return false;
+        }
+        let members = self.session.members().filter(|(_, it)| it.may_vote());
+        let voters = members.map(|(id, member)| (id.clone(), member.has_role(Role::Admin)));
+        let voters: BTreeSet<_> = voters.collect();
+        let are_others = voters != self.voters;
+        self.voters = voters;
+        let is_rule = matches!(
+            entry.envelope.message,
+            ServerMessage::SessionConfigUpdate(_)
+        );
+        (are_others || is_rule) && !self.session.open_gates().is_empty()
     }
 
     /// Applies what a durable entry changes outside the log; true if it changes the participants.
@@ -348,6 +367,17 @@ fn changes_a_gate(entry: &Entry) -> bool {
             | ServerMessage::GateAmend(_)
             | ServerMessage::GateTimeout(_)
             | ServerMessage::GateResolve(_)
+    )
+}
+
+/// Whether an entry may change who may vote on the gates that are open, or how many must.
+fn may_change_voters(entry: &Entry) -> bool {
+    matches!(
+        entry.envelope.message,
+        ServerMessage::RoleChange(_)
+            | ServerMessage::Announce(_)
+            | ServerMessage::SessionLeave(_)
+            | ServerMessage::SessionConfigUpdate(_)
     )
 }
 

@@ -33,11 +33,21 @@ pub(super) fn find_last(
     connection: &Connection,
     session: i64,
 ) -> rusqlite::Result<Option<Checkpoint>> {
+    find_up_to(connection, session, i64::MAX)
+}
+
+/// The last checkpoint that covers no entry after `seq`, good or not.
+pub(super) fn find_up_to(
+    connection: &Connection,
+    session: i64,
+    seq: i64,
+) -> rusqlite::Result<Option<Checkpoint>> {
     connection
         .prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM checkpoints WHERE session = ?1 ORDER BY seq DESC LIMIT 1"
+            "SELECT {COLUMNS} FROM checkpoints WHERE session = ?1 AND seq <= ?2
+             ORDER BY seq DESC LIMIT 1"
         ))?
-        .query_row([session], from_row)
+        .query_row([session, seq], from_row)
         .optional()
 }
 

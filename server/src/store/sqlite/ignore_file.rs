@@ -10,7 +10,9 @@ const IGNORE_FILE: &str = ".gitignore";
 const IGNORE_ALL: &str = "# Private data of a PVP server: logs, keys, hashes of tokens.\n*\n";
 
 /// How the names of what a server keeps in its data directory begin.
-const OWN_NAMES: &[&str] = &["pvp.", "server.", "copy-", "archives", "executor"];
+const OWN_NAMES: &[&str] = &[
+    "pvp.", "server.", "copy-", "archives", "executor", "tls-", "acme",
+];
 
 /// Adds a file that makes git ignore the whole directory. A directory that holds anything else,
 /// such as a repository's own files, is left alone: git would ignore those too.

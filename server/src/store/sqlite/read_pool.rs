@@ -72,6 +72,18 @@ impl ReadPool {
         found.map(|found| found.verify(session, key)).transpose()
     }
 
+    pub(super) fn checkpoint_up_to(
+        &self,
+        session: &SessionId,
+        seq: u64,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        let seq = seq_column(seq).unwrap_or(i64::MAX);
+        self.with_connection(|connection| match row_id(connection, session)? {
+            Some(session) => checkpoint_rows::find_up_to(connection, session, seq),
+            None => Ok(None),
+        })
+    }
+
     pub(super) fn open_log(
         &self,
         session: &SessionId,

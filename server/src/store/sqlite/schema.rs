@@ -150,6 +150,39 @@ const MIGRATIONS: &[&str] = &[
         PRIMARY KEY (session, hash)
     );
 ",
+    "
+    CREATE TABLE channels (
+        id TEXT PRIMARY KEY NOT NULL,
+        participant TEXT NOT NULL,
+        token TEXT NOT NULL,
+        push INTEGER NOT NULL,
+        data TEXT NOT NULL,
+        status TEXT NOT NULL,
+        created_at INTEGER NOT NULL
+    );
+    CREATE INDEX channels_by_participant ON channels (participant, push);
+    CREATE TABLE notification_preferences (
+        participant TEXT PRIMARY KEY NOT NULL,
+        data TEXT NOT NULL
+    );
+    CREATE TABLE notices (
+        key BLOB PRIMARY KEY NOT NULL,
+        session TEXT NOT NULL,
+        gate TEXT NOT NULL,
+        channel TEXT NOT NULL,
+        at INTEGER NOT NULL
+    );
+    CREATE INDEX notices_by_gate ON notices (session, gate);
+    CREATE TABLE vote_links (
+        id TEXT PRIMARY KEY NOT NULL,
+        hash BLOB NOT NULL,
+        session TEXT NOT NULL,
+        gate TEXT NOT NULL,
+        data TEXT NOT NULL,
+        created_at INTEGER NOT NULL
+    );
+    CREATE INDEX vote_links_by_gate ON vote_links (session, gate);
+",
 ];
 
 /// The schema version that this program writes.
