@@ -4,37 +4,42 @@
 //! The client waits for each answer, so nothing runs unasked, and an end of the pipe ends the client.
 
 mod asked_calls;
+#[cfg(test)]
+mod captured;
+mod pipe;
+mod question;
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use pvp_protocol::payload::FinishReason;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::io::BufReader;
+use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use crate::client_processes::ClientProcesses;
 use crate::headless::{ClientEvent, ClientInstruction, HeadlessClient};
 use crate::hooks::{HookAnswer, HookClient, HookEvent, HookedCall};
 use crate::json_lines::{JsonLine, JsonLines};
-use crate::launch::claude::{MEMORY_VARIABLE, SOURCE_OF_USER, check_words, memory_word};
+use crate::launch::claude::{
+    MEMORY_VARIABLE, SOURCE_OF_USER, VARIABLES_WITHOUT_HOOKS, check_words, memory_word,
+};
 use crate::launch::{LaunchError, ProjectPlace, ProjectTrust};
 use crate::supervisor::Supervisor;
 use asked_calls::{AskedCalls, CallUpdate};
+use pipe::Pipe;
+use question::ControlQuestion;
 
 /// How long the client may take to say hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Things that the client said and nobody has read yet.
 const MAX_UNREAD_EVENTS: usize = 256;
-
-/// How long a question may wait, in seconds.
-const QUESTION_SECONDS: u64 = 2_000_000;
 
 /// The hooks that are registered: the events that are about calls.
 const HOOKED_EVENTS: [&str; 4] = [
@@ -71,9 +76,6 @@ const REFUSED_FLAGS: [&str; 6] = [
     "--output-format",
 ];
 
-/// Variables that leave hooks out.
-const REMOVED_VARIABLES: [&str; 2] = ["CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"];
-
 /// The command that starts the client in a directory, with arguments of a person.
 pub fn command(
     program: &OsString,
@@ -97,7 +99,7 @@ pub fn command(
         command.arg(word).env(MEMORY_VARIABLE, "1");
     }
     command.args(arguments);
-    for name in REMOVED_VARIABLES {
+    for name in VARIABLES_WITHOUT_HOOKS {
         command.env_remove(name);
     }
     Ok(command)
@@ -135,74 +137,6 @@ pub async fn start(supervisor: Supervisor, mut command: Command) -> anyhow::Resu
         instructions,
         events,
     })
-}
-
-/// The two ends of the client.
-struct Pipe {
-    stdin: ChildStdin,
-    lines: JsonLines<BufReader<ChildStdout>>,
-    /// How many requests were sent, to number the next.
-    requests: u64,
-}
-
-impl Pipe {
-    /// Registers the hooks, and waits until the client has taken them.
-    async fn initialize(&mut self) -> anyhow::Result<()> {
-        let hooks: serde_json::Map<_, _> = HOOKED_EVENTS
-            .into_iter()
-            .map(|event| {
-                let hook = json!({
-                    "matcher": "*", "hookCallbackIds": [event], "timeout": QUESTION_SECONDS,
-                });
-                (event.to_owned(), json!([hook]))
-            })
-            .collect();
-        let id = self
-            .request(json!({ "subtype": "initialize", "hooks": hooks }))
-            .await?;
-        loop {
-            let Some(line) = self.lines.next().await else {
-                bail!("the client ended before it said hello");
-            };
-            let JsonLine::Value(line) = line else {
-                continue;
-            };
-            let response = &line["response"];
-            if line["type"] == "control_response" && response["request_id"] == id.as_str() {
-                match response["subtype"] == "success" {
-                    true => return Ok(()),
-                    false => bail!("the client takes no hooks: {}", response["error"]),
-                }
-            }
-        }
-    }
-
-    async fn request(&mut self, request: Value) -> std::io::Result<String> {
-        self.requests += 1;
-        let id = format!("pvp-{}", self.requests);
-        let line = json!({ "type": "control_request", "request_id": id, "request": request });
-        self.write(&line).await?;
-        Ok(id)
-    }
-
-    async fn respond(&mut self, request_id: &str, response: Value) -> std::io::Result<()> {
-        self.write(&json!({ "type": "control_response", "response": {
-            "subtype": "success", "request_id": request_id, "response": response,
-        }}))
-        .await
-    }
-
-    async fn refuse(&mut self, request_id: &str, why: &str) -> std::io::Result<()> {
-        self.write(&json!({ "type": "control_response", "response": {
-            "subtype": "error", "request_id": request_id, "error": why,
-        }}))
-        .await
-    }
-
-    async fn write(&mut self, line: &Value) -> std::io::Result<()> {
-        self.stdin.write_all(format!("{line}\n").as_bytes()).await?;
-        self.stdin.flush().await
-    }
 }
 
 /// Whether to go on with the client.
@@ -395,18 +329,12 @@ impl ControlTask {
 
     /// Says so if a call has run that nobody was asked about, and ends the turn.
     async fn notice_unasked(&mut self, line: &Value) -> std::io::Result<()> {
-        let not_run = line["tool_result_meta"].as_array().into_iter().flatten();
-        let not_run: Vec<_> = not_run
-            .filter(|meta| !meta["non_execution_kind"].is_null())
-            .filter_map(|meta| meta["id"].as_str())
-            .collect();
-        let parts = line["message"]["content"].as_array();
-        let results = parts.into_iter().flatten();
-        let results =
-            results.filter(|part| part["type"] == "tool_result" && part["is_error"] != true);
-        let mut unasked = results
-            .filter_map(|part| part["tool_use_id"].as_str())
-            .filter(|id| !not_run.contains(id) && !self.calls.was_asked(id));
+        // A subagent's call that an interrupt has cut short looks as if it had failed.
+        let is_cut = self.interrupted && !line["parent_tool_use_id"].is_null();
+        let mut unasked = results_of_runs(line)
+            .filter(|result| !(is_cut && result["is_error"] == true))
+            .filter_map(|result| result["tool_use_id"].as_str())
+            .filter(|id| !self.calls.was_asked(id));
         if let Some(id) = unasked.next() {
             let text =
                 format!("\n[the client ran the call {id} without asking; it is interrupted]\n");
@@ -453,59 +381,25 @@ impl ControlTask {
     }
 }
 
-/// A question of the client, and how its answer is worded.
-#[derive(Debug, Clone, PartialEq)]
-struct ControlQuestion {
-    id: String,
-    wording: Wording,
+/// The results in a line of the client that say that something ran, well or not.
+fn results_of_runs(line: &Value) -> impl Iterator<Item = &Value> {
+    let notes = line["tool_result_meta"].as_array().into_iter().flatten();
+    let not_run: Vec<_> = notes
+        .filter(|note| !note["non_execution_kind"].is_null())
+        .map(|note| &note["id"])
+        .collect();
+    let parts = line["message"]["content"].as_array().into_iter().flatten();
+    let results = parts.filter(|part| part["type"] == "tool_result");
+    results.filter(move |result| !not_run.contains(&&result["tool_use_id"]) && !is_no_call(result))
 }
 
-#[derive(Debug, Clone, PartialEq)]
-enum Wording {
-    /// A hook asks.
-    Hook,
-    /// The client's permission prompt asks about this input.
-    Permission { input: Value },
-}
-
-impl ControlQuestion {
-    fn hook(id: &str) -> Self {
-        Self {
-            id: id.to_owned(),
-            wording: Wording::Hook,
-        }
-    }
-
-    fn permission(id: &str, input: &Value) -> Self {
-        let input = input.clone();
-        Self {
-            id: id.to_owned(),
-            wording: Wording::Permission { input },
-        }
-    }
-
-    fn wording(&self, answer: &HookAnswer) -> Value {
-        match &self.wording {
-            Wording::Hook => {
-                let reply = HookClient::Claude.reply(answer);
-                serde_json::from_str(&reply.stdout).unwrap_or_else(|_| json!({}))
-            }
-            Wording::Permission { input } => match answer {
-                HookAnswer::Allow { edited: None } => {
-                    json!({ "behavior": "allow", "updatedInput": input })
-                }
-                HookAnswer::Allow {
-                    edited: Some(edited),
-                } => json!({ "behavior": "allow", "updatedInput": edited }),
-                HookAnswer::Deny { reason, .. } | HookAnswer::Stop { reason } => {
-                    json!({ "behavior": "deny", "message": reason })
-                }
-                HookAnswer::Nothing | HookAnswer::Defer | HookAnswer::Continue { .. } => {
-                    json!({ "behavior": "deny", "message": "Not allowed." })
-                }
-            },
-        }
-    }
+/// Whether the client could not make a call of what the model said: there is no such tool, or it
+/// takes other arguments. It asks nobody about that.
+fn is_no_call(result: &Value) -> bool {
+    let text = result["content"].as_str();
+    let text = text.or(result["content"][0]["text"].as_str());
+    let begins = text.is_some_and(|text| text.starts_with("<tool_use_error>"));
+    result["is_error"] == true && begins
 }
 
 #[cfg(test)]
@@ -542,20 +436,5 @@ mod tests {
         let taken = taken.unwrap();
         let given: Vec<_> = taken.as_std().get_args().collect();
         assert!(given.windows(2).any(|pair| pair == SOURCE_OF_USER));
-    }
-
-    #[test]
-    fn a_denial_is_never_worded_as_nothing() {
-        let permission = ControlQuestion::permission("q", &json!({ "command": "ls" }));
-        let hook = ControlQuestion::hook("q");
-        let deny = HookAnswer::deny("no");
-        assert_eq!(permission.wording(&deny)["behavior"], "deny");
-        let said = &hook.wording(&deny)["hookSpecificOutput"];
-        assert_eq!(said["permissionDecision"], "deny");
-        for other in [HookAnswer::Nothing, HookAnswer::Defer] {
-            assert_eq!(permission.wording(&other)["behavior"], "deny");
-        }
-        let allow = HookAnswer::Allow { edited: None };
-        assert_eq!(permission.wording(&allow)["updatedInput"]["command"], "ls");
     }
 }

@@ -16,6 +16,8 @@ use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::hooks::HooksFrom;
+
 /// Bytes of the longest file that is read.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -52,6 +54,12 @@ pub struct ClientSettings {
     pub server_lock: Option<PathBuf>,
     /// Seconds after which a call that waits ends the client, to be resumed later; `None` waits on.
     pub defer_after_seconds: Option<u64>,
+    /// The key with which the person at the client's terminal answers there, if they can.
+    #[serde(default)]
+    pub answer_key: Option<String>,
+    /// How it came to its hooks, if it has any.
+    #[serde(default)]
+    pub hooks_from: HooksFrom,
 }
 
 impl ClientSettings {
@@ -182,7 +190,9 @@ impl ClientFiles {
         options.create_new(true).write(true).mode(0o600);
         match options.open(self.call_path(id)) {
             Ok(mut file) => {
-                file.write_all(&serde_json::to_vec(call)?)?;
+                let written = file.write_all(&serde_json::to_vec(call)?);
+                // Half of it would keep the call from being asked about again.
+                written.inspect_err(|_| self.end_call(id))?;
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -301,9 +311,14 @@ impl ClientFiles {
         let temporary = hidden(path, &format!("new{}", std::process::id()));
         let mut options = OpenOptions::new();
         options.create(true).truncate(true).write(true).mode(0o600);
-        let mut file = options.open(&temporary)?;
-        file.write_all(&serde_json::to_vec(content)?)?;
-        std::fs::rename(&temporary, path)
+        let write = || {
+            let mut file = options.open(&temporary)?;
+            file.write_all(&serde_json::to_vec(content)?)?;
+            std::fs::rename(&temporary, path)
+        };
+        write().inspect_err(|_| {
+            let _ = std::fs::remove_file(&temporary);
+        })
     }
 }
 

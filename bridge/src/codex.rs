@@ -7,6 +7,8 @@
 mod app_server;
 mod bridge;
 pub mod calls;
+#[cfg(test)]
+mod captured;
 mod decide;
 pub mod headless;
 pub mod methods;
@@ -23,7 +25,7 @@ pub use bridge::{BridgeEnd, CodexBridge};
 pub const CLIENT: &str = "codex";
 
 /// Features of Codex that are switched off, because what they do asks nobody.
-pub const FEATURES_OFF: [&str; 6] = [
+pub const FEATURES_OFF: [&str; 9] = [
     // Typing into a shell that is running would run commands that nobody has seen.
     "unified_exec_tty",
     // A hook may answer what people are asked.
@@ -35,4 +37,11 @@ pub const FEATURES_OFF: [&str; 6] = [
     "view_image",
     // It works on what was said in the background.
     "memories",
+    // Older names of the ones above, which a user's settings may still use.
+    "codex_hooks",
+    "connectors",
+    "memory_tool",
 ];
+
+/// Features of Codex that are switched on, because without them it asks nobody.
+pub const FEATURES_ON: [&str; 2] = ["tool_call_mcp_elicitation", "write_stdin_approval"];

@@ -1,7 +1,7 @@
 //! Finds out with a canary whether a client, as it is installed here, obeys its hooks.
 //!
-//! The client is started as `pvp run` starts it, in a temporary directory with a home of its own,
-//! against a model on loopback that asks for one harmless call. A stand-in for the hook denies it,
+//! The client is started as `pvp run` starts it, or with hooks in its own settings, in a temporary
+//! directory with a home of its own, against a model on loopback that asks for one harmless call. A stand-in for the hook denies it,
 //! allows it, or breaks; what then lies in the directory says what the client did.
 
 mod app_server;
@@ -19,8 +19,9 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
-use crate::hooks::{HookAnswer, HookClient};
-use crate::launch::{self, HookProgram, LaunchError};
+use crate::hooks::{HookAnswer, HookClient, HooksFrom};
+use crate::install::{self, InstallError, InstallPlace, InstallScope, InstalledHook};
+use crate::launch::{self, HookProgram, LaunchError, LaunchPlan};
 use model::CanaryModel;
 
 /// How long a client may take for one canary.
@@ -37,6 +38,9 @@ const MAX_SAID: usize = 400;
 
 /// The reason that must reach the model.
 const REASON: &str = "the canary of pvp doctor must not run";
+
+/// What the file says that the canary reads.
+const READABLE: &str = "only whoever reads this file knows it";
 
 /// What the stand-in for the hook does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -75,10 +79,29 @@ impl HookBehaviour {
     }
 }
 
+/// What the model asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CanaryKind {
+    /// A command that makes a file.
+    Command,
+    /// A read of a file.
+    Read,
+}
+
+/// What is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Canary {
+    pub client: HookClient,
+    pub hooks_from: HooksFrom,
+    pub kind: CanaryKind,
+}
+
 /// What a client did with the canary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CanaryRun {
     pub hook: HookBehaviour,
+    pub kind: CanaryKind,
     /// Whether the canary ran.
     pub ran: bool,
     /// What the model was told about its call; `None` if it was told nothing.
@@ -104,6 +127,8 @@ impl CanaryRun {
 pub enum DoctorError {
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Install(#[from] InstallError),
     #[error("the canary could not be set up: {0}")]
     Io(#[from] std::io::Error),
 }
@@ -141,6 +166,11 @@ impl CanaryPlace {
         self.workspace().join("canary")
     }
 
+    /// The file that the canary reads.
+    fn readable(&self) -> PathBuf {
+        self.workspace().join("readable.txt")
+    }
+
     fn asked(&self) -> PathBuf {
         self.root.join("asked")
     }
@@ -148,24 +178,37 @@ impl CanaryPlace {
 
 /// Starts a client in an empty directory with a hook that behaves so, and looks what it does.
 pub async fn try_canary(
-    client: HookClient,
+    canary: Canary,
     program: &Path,
     behaviour: HookBehaviour,
     root: &Path,
 ) -> Result<CanaryRun, DoctorError> {
+    let client = canary.client;
     let place = CanaryPlace::make(root)?;
+    std::fs::write(place.readable(), READABLE)?;
     let hook = HookProgram {
         program: write_hook(client, behaviour, &place)?,
         files: place.files(),
     };
-    let model = CanaryModel::start(client::canary_call(client)).await?;
+    let model = CanaryModel::start(client::canary_call(canary, &place)).await?;
     if client == HookClient::Codex {
         let said = app_server::run(program, &model.address(), behaviour, &place).await?;
-        return Ok(canary_run(behaviour, &place, &model, said));
+        return Ok(canary_run(canary, behaviour, &place, &model, said));
     }
     let start = client::start(client, &model.address(), &place)?;
     let (home, workspace) = (place.home(), place.workspace());
-    let plan = launch::plan_canary(client, &start.arguments, &hook, &workspace, &home)?;
+    let plan = match canary.hooks_from {
+        HooksFrom::PvpRun => {
+            launch::plan_canary(client, &start.arguments, &hook, &workspace, &home)?
+        }
+        HooksFrom::OwnSettings => {
+            install_hooks(client, &hook, &place)?;
+            LaunchPlan {
+                arguments: start.arguments,
+                ..LaunchPlan::default()
+            }
+        }
+    };
     let mut command = Command::new(program);
     command
         .args(&plan.arguments)
@@ -197,10 +240,32 @@ pub async fn try_canary(
         .env("XDG_CACHE_HOME", home.join(".cache"));
     let child = command.spawn()?;
     let said = watch(child, behaviour, &place).await;
-    Ok(canary_run(behaviour, &place, &model, said))
+    Ok(canary_run(canary, behaviour, &place, &model, said))
+}
+
+/// Puts the hooks where `pvp hook install` puts them, in the home of the canary.
+fn install_hooks(
+    client: HookClient,
+    hook: &HookProgram,
+    place: &CanaryPlace,
+) -> Result<(), InstallError> {
+    let home = place.home();
+    let installed = InstalledHook {
+        words: vec![hook.program.to_string_lossy().into_owned()],
+    };
+    let place = InstallPlace {
+        config: home.join(".config"),
+        home,
+        project: place.workspace(),
+        root: place.root.join("root"),
+        records: place.root.join("records"),
+    };
+    install::install(client, InstallScope::User, &place, &installed)?;
+    Ok(())
 }
 
 fn canary_run(
+    canary: Canary,
     behaviour: HookBehaviour,
     place: &CanaryPlace,
     model: &CanaryModel,
@@ -209,7 +274,11 @@ fn canary_run(
     let told = model.told();
     CanaryRun {
         hook: behaviour,
-        ran: place.canary().exists(),
+        kind: canary.kind,
+        ran: match canary.kind {
+            CanaryKind::Command => place.canary().exists(),
+            CanaryKind::Read => told.as_ref().is_some_and(|told| told.contains(READABLE)),
+        },
         said: told.is_none().then_some(said),
         told,
     }

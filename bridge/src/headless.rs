@@ -10,11 +10,11 @@ use std::time::Duration;
 use pvp_agent::proposer::{PersonRequest, PersonRequestKind};
 use pvp_agent::response_stream::ResponseStream;
 use pvp_protocol::MessageId;
-use pvp_protocol::payload::{FinishReason, InterruptAction, InterruptUrgency};
+use pvp_protocol::payload::{FinishReason, InterruptUrgency};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Supervisor, heeded};
 
 /// Prompts that may wait; further ones are dropped, and the client reads how many.
 const MAX_QUEUED: usize = 64;
@@ -202,7 +202,7 @@ impl Driver<'_> {
                 turn.kill_at.get_or_insert(Instant::now() + INTERRUPT_GRACE);
                 self.instruct(ClientInstruction::Interrupt).await;
             }
-            None => self.acknowledge(&id, urgency).await,
+            None => self.supervisor.acknowledge(&id, heeded(urgency)).await,
         }
     }
 
@@ -210,17 +210,10 @@ impl Driver<'_> {
     async fn acknowledge_unread(&self, requests: &mut mpsc::Receiver<PersonRequest>) {
         while let Ok(request) = requests.try_recv() {
             if let PersonRequestKind::Interrupt(interrupt) = &request.kind {
-                self.acknowledge(&request.id, interrupt.urgency).await;
+                let action = heeded(interrupt.urgency);
+                self.supervisor.acknowledge(&request.id, action).await;
             }
         }
-    }
-
-    async fn acknowledge(&self, id: &MessageId, urgency: InterruptUrgency) {
-        let action = match urgency {
-            InterruptUrgency::Pause => InterruptAction::Paused,
-            InterruptUrgency::Stop | InterruptUrgency::Emergency => InterruptAction::Stopped,
-        };
-        self.supervisor.acknowledge(id, action).await;
     }
 
     async fn begin_next_turn(&mut self) {
@@ -236,7 +229,7 @@ impl Driver<'_> {
         };
         turn.response.finish(finish, None).await;
         for (id, urgency) in turn.interrupts {
-            self.acknowledge(&id, urgency).await;
+            self.supervisor.acknowledge(&id, heeded(urgency)).await;
         }
     }
 

@@ -10,8 +10,11 @@ mod codex;
 mod copilot;
 mod decide;
 mod event;
+mod fails_open;
 mod gemini;
+mod open_calls;
 mod opencode;
+mod question;
 mod report;
 
 use std::path::Path;
@@ -21,10 +24,19 @@ use serde_json::Value;
 
 pub use answer::{HookAnswer, HookReply};
 pub use event::{EndedCall, HookEvent, HookedCall};
+pub use fails_open::HooksFrom;
+pub use question::HookQuestion;
 
 use crate::client_files::ClientFiles;
 use crate::supervisor::proposal_id;
 use decide::HookDesk;
+
+/// How long a question may wait, in seconds. In milliseconds it fits into 32 bits with a sign; beyond
+/// that some clients take it for over at once.
+pub(crate) const LONGEST_WAIT_SECONDS: u64 = 2_000_000;
+
+/// Why a call is not looked at.
+pub const TOO_LONG: &str = "the call is longer than 16 MiB";
 
 /// A client that has hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +107,22 @@ pub fn answer(client: HookClient, directory: &Path, event: &str, input: &[u8]) -
     let files = ClientFiles::at(directory);
     let answer = match client.parse(event, input) {
         Ok(event) => answer_event(client, files, event),
+        Err(why) => HookAnswer::deny(&format!("Not allowed: {why}.")),
+    };
+    client.reply(&answer)
+}
+
+/// Answers what is too long to be read as it is, and of which the long texts were cut: only the end
+/// of a call is taken so.
+pub fn answer_cut(client: HookClient, directory: &Path, event: &str, input: &[u8]) -> HookReply {
+    let answer = match client.parse(event, input) {
+        Ok(HookEvent::AfterCall(mut ended)) => {
+            let why = "the client's report was too long, so its texts were cut";
+            ended.report.error.get_or_insert_with(|| why.to_owned());
+            let event = HookEvent::AfterCall(ended);
+            answer_event(client, ClientFiles::at(directory), event)
+        }
+        Ok(_) => HookAnswer::deny(&format!("Not allowed: {TOO_LONG}.")),
         Err(why) => HookAnswer::deny(&format!("Not allowed: {why}.")),
     };
     client.reply(&answer)

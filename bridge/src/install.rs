@@ -12,8 +12,11 @@ use serde_json::{Value, json};
 
 use crate::hooks::HookClient;
 use crate::json_text::{JsonText, JsonTextError};
-use crate::launch::{claude, copilot, gemini, opencode};
-use file::SettingsFile;
+use crate::launch::{WaitingText, claude, copilot, gemini, opencode};
+use file::{Ownership, SettingsFile};
+
+/// What a client shows while a call waits: who is asked depends on the directory.
+const INSTALLED_WAITING: &str = "PVP asks the approvers (pvp gates)";
 
 /// For whom hooks are installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +101,7 @@ pub fn install(
             let [file] = files.as_slice() else {
                 return Ok(Vec::new());
             };
+            check_heeded(client, file)?;
             let change = file.change(&place.records, |text| {
                 remove_hooks(text, client)?;
                 add_hooks(text, client, hook)
@@ -107,20 +111,26 @@ pub fn install(
         HookClient::Copilot => {
             let hooks = copilot::hooks_file(|event| hook.command(client, Some(event)));
             let text = serde_json::to_string_pretty(&hooks).unwrap_or_default();
-            let changes = files.iter().map(|file| file.replace(&format!("{text}\n")));
+            let text = format!("{text}\n");
+            let changes = files
+                .iter()
+                .map(|file| file.replace(&text, is_ours(client)));
             changes.collect()
         }
         HookClient::OpenCode => {
             let [plugin, config] = files.as_slice() else {
                 return Ok(Vec::new());
             };
+            plugin.check(is_ours(client))?;
             let mut words = hook.words.clone();
             words.extend(["hook", "run", "opencode"].map(str::to_owned));
             // The denial comes first: without the plugin nothing runs, and not the other way round.
             let ours = has_backstop(plugin)?;
             let denied = config.change(&place.records, add_denial)?;
             let backstop = ours || matches!(denied, SettingsChange::Written(_));
-            let written = plugin.replace(&opencode::plugin_text(&words, backstop))?;
+            let waiting = WaitingText(INSTALLED_WAITING.to_owned());
+            let text = opencode::plugin_text(&words, backstop, &waiting);
+            let written = plugin.replace(&text, is_ours(client))?;
             Ok(vec![written, denied])
         }
         HookClient::Codex => {
@@ -134,7 +144,7 @@ pub fn install(
             let after = after.map_err(|why| {
                 InstallError::NotPossible(format!("{}: {why}", file.path().display()))
             })?;
-            Ok(vec![file.replace(&after)?])
+            Ok(vec![file.replace(&after, is_ours(client))?])
         }
     }
 }
@@ -153,13 +163,16 @@ pub fn uninstall(
                 .map(|file| file.restore(&place.records, |text| remove_hooks(text, client)));
             restored.collect()
         }
-        HookClient::Copilot => files.iter().map(SettingsFile::remove).collect(),
+        HookClient::Copilot => {
+            let removed = files.iter().map(|file| file.remove(is_ours(client)));
+            removed.collect()
+        }
         HookClient::OpenCode => {
             let [plugin, config] = files.as_slice() else {
                 return Ok(Vec::new());
             };
             let ours = has_backstop(plugin)?;
-            let removed = plugin.remove()?;
+            let removed = plugin.remove(is_ours(client))?;
             // A denial of somebody else's stays.
             let restored = match ours {
                 true => config.restore(&place.records, remove_denial)?,
@@ -174,8 +187,8 @@ pub fn uninstall(
             let before = file.read()?.unwrap_or_default();
             let after = codex::without_hooks(&before);
             Ok(vec![match after.is_empty() {
-                true => file.remove()?,
-                false => file.replace(&after)?,
+                true => file.remove(is_ours(client))?,
+                false => file.replace(&after, is_ours(client))?,
             }])
         }
     }
@@ -249,10 +262,44 @@ fn settings_files(
             );
         }
     };
-    Ok(paths
-        .into_iter()
-        .map(|path| SettingsFile::at(path, scope))
-        .collect())
+    let files = paths.into_iter().enumerate().map(|(index, path)| {
+        let ownership = match (client, index) {
+            (HookClient::Copilot, _) | (HookClient::OpenCode, 0) => Ownership::Ours,
+            (HookClient::OpenCode, _)
+            | (HookClient::Claude | HookClient::Gemini | HookClient::Codex, _) => Ownership::Shared,
+        };
+        SettingsFile::at(path, scope, ownership, &place.project)
+    });
+    files.collect()
+}
+
+/// Whether a file that PVP writes as a whole is PVP's.
+fn is_ours(client: HookClient) -> impl Fn(&str) -> bool {
+    move |text| match client {
+        HookClient::OpenCode => text.starts_with(opencode::PLUGIN_BEGIN),
+        HookClient::Copilot => text.contains(" hook run copilot --event "),
+        HookClient::Claude | HookClient::Gemini | HookClient::Codex => true,
+    }
+}
+
+/// Refuses to add hooks to settings that switch hooks off: people would believe that they are asked.
+fn check_heeded(client: HookClient, file: &SettingsFile) -> Result<(), InstallError> {
+    let settings = file.value()?;
+    let is = |name: &str, value: bool| settings.pointer(name) == Some(&Value::Bool(value));
+    let off = match client {
+        HookClient::Claude if is("/disableAllHooks", true) => "disableAllHooks",
+        HookClient::Gemini if is("/hooksConfig/enabled", false) => "hooksConfig.enabled",
+        HookClient::Gemini if is("/tools/enableHooks", false) => "tools.enableHooks",
+        HookClient::Claude
+        | HookClient::Gemini
+        | HookClient::Codex
+        | HookClient::OpenCode
+        | HookClient::Copilot => return Ok(()),
+    };
+    let path = file.path().display();
+    Err(InstallError::NotPossible(format!(
+        "{path} switches hooks off with `{off}`, so nobody would be asked; take that out first"
+    )))
 }
 
 /// The events of a client whose hooks are in its settings.
@@ -274,7 +321,7 @@ fn add_hooks(
         let entry = match client {
             HookClient::Gemini => gemini::hook_entry(event, &command),
             HookClient::Claude | HookClient::Codex | HookClient::OpenCode | HookClient::Copilot => {
-                claude::hook_entry(event, &command, "PVP asks the approvers")
+                claude::hook_entry(event, &command, INSTALLED_WAITING)
             }
         };
         text.push(&["hooks", event], &entry)?;

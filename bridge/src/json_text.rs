@@ -129,7 +129,8 @@ impl JsonText {
         let Kind::Object(members) = &object.kind else {
             return Ok(());
         };
-        let Some(index) = members.iter().position(|member| member.key == *name) else {
+        // The last of a name is the one that counts.
+        let Some(index) = members.iter().rposition(|member| member.key == *name) else {
             return Ok(());
         };
         let spans: Vec<_> = members
@@ -339,5 +340,8 @@ mod tests {
         // The last of several counts, as in every client.
         let twice = JsonText::parse(r#"{"a": 1, "a": 2}"#).unwrap();
         assert_eq!(twice.value(), Ok(json!({ "a": 2 })));
+        let mut twice = JsonText::parse(r#"{"l": [1], "l": [2]}"#).unwrap();
+        assert_eq!(twice.remove_elements(&["l"], |it| *it == json!(2)), Ok(1));
+        assert_eq!(twice.as_str(), r#"{"l": [1]}"#);
     }
 }

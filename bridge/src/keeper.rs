@@ -4,20 +4,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pvp_agent::agent::{Agent, AgentInput, AgentInputs};
-use pvp_agent::proposer::{PersonRequest, PersonRequestKind, ProposeError, Proposer, RunReport};
+use pvp_agent::agent::Agent;
+use pvp_agent::proposer::{PersonRequest, PersonRequestKind, ProposeError, Proposer};
 use pvp_client::{ConnectError, ConnectOptions, Link, RecordCheck};
-use pvp_protocol::payload::{
-    Degree, InterruptAcknowledge, InterruptAction, InterruptRaise, RunOutcome,
-};
-use pvp_protocol::{ExtraFields, MessageId};
+use pvp_protocol::MessageId;
+use pvp_protocol::payload::{Degree, InterruptAction, InterruptRaise};
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 
 use crate::client_files::{CallStage, ClientFiles, ClientSettings, WaitingPrompt};
 use crate::client_processes::ClientProcesses;
 use crate::mcp::{McpOptions, RelayListener};
-use crate::supervisor::{SupervisedClient, connect_options};
+use crate::supervisor::agent_inputs::person_requests;
+use crate::supervisor::{CallReport, SupervisedClient, acknowledge, connect_options};
 
 /// How often leases are renewed, and the files looked at.
 const INTERVAL: Duration = Duration::from_secs(4);
@@ -27,9 +26,6 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// How long the calls of an interrupted agent are waited for before the interrupt is acknowledged.
 const STOP_WAIT: Duration = Duration::from_secs(8);
-
-/// What people ask of an agent and nobody has looked at yet.
-const MAX_REQUESTS: usize = 16;
 
 /// The client's process, as far as it is known.
 type SharedProcesses = Arc<Mutex<Option<ClientProcesses>>>;
@@ -73,7 +69,6 @@ impl Keeper {
             version: settings.version.clone(),
             workspace: settings.workspace.clone(),
             degree: Degree::Hooked,
-            takes_edits: true,
         };
         let options = ConnectOptions {
             session: Some(settings.session.clone()),
@@ -92,10 +87,7 @@ impl Keeper {
 
     /// Keeps the place of an agent that has joined already, and offers the client its tools.
     pub fn offer_tools(files: ClientFiles, mut agent: Agent, listener: RelayListener) -> Self {
-        let (sender, requests) = mpsc::channel(MAX_REQUESTS);
-        if let Some(inputs) = agent.take_inputs() {
-            tokio::spawn(pass_on(inputs, sender));
-        }
+        let requests = person_requests(agent.take_inputs());
         let proposer = agent.proposer().clone();
         let agent = Arc::new(agent);
         let server = tokio::spawn(listener.serve(agent.clone(), McpOptions::default()));
@@ -188,52 +180,10 @@ enum Acknowledging {
     ByTheAgent,
 }
 
-/// Passes on what people ask of an agent.
-async fn pass_on(mut inputs: AgentInputs, sender: mpsc::Sender<PersonRequest>) {
-    while let Some(input) = inputs.next().await {
-        let (id, by, kind) = match input {
-            AgentInput::Prompt { id, by, prompt, .. } => {
-                (id, by, PersonRequestKind::Prompt(prompt))
-            }
-            AgentInput::Amend { id, by, amend } => (id, by, PersonRequestKind::Amend(amend)),
-            AgentInput::Interrupt { id, by, interrupt } => {
-                (id, by, PersonRequestKind::Interrupt(interrupt))
-            }
-            AgentInput::Recap(_) => continue,
-        };
-        let request = PersonRequest {
-            id,
-            by: by.id,
-            name: by.name,
-            kind,
-        };
-        if sender.send(request).await.is_err() {
-            return;
-        }
-    }
-}
-
 async fn close_as_unknown(proposer: &Proposer, id: &MessageId) {
-    let report = RunReport {
-        error: Some("outcome unknown: the client is gone".to_owned()),
-        outcome: Some(RunOutcome::Unknown),
-        ..RunReport::default()
-    };
-    if let Err(error) = proposer.report(id, report).await {
+    let report = CallReport::unknown("the client is gone");
+    if let Err(error) = proposer.report(id, report.into()).await {
         tracing::debug!(%error, "an unknown outcome was not reported");
-    }
-}
-
-async fn acknowledge(proposer: &Proposer, interrupt: &MessageId, action: InterruptAction) {
-    let acknowledge = InterruptAcknowledge {
-        interrupt: interrupt.clone(),
-        by: proposer.participant().clone(),
-        action_taken: action,
-        ignore_reason: None,
-        extra: ExtraFields::new(),
-    };
-    if let Err(error) = proposer.connection().send_and_wait(acknowledge).await {
-        tracing::warn!(%error, "an interrupt was not acknowledged");
     }
 }
 

@@ -46,8 +46,6 @@ pub enum LaunchError {
     NotSupervised { command: String },
     #[error("`{flag}` does not work under supervision; leave it out{instead}")]
     NotTaken { flag: String, instead: &'static str },
-    #[error("{0} cannot be started so yet; `pvp mcp` gives it tools that people decide about")]
-    NotYet(&'static str),
 }
 
 /// What a client is started with.
@@ -151,14 +149,17 @@ pub fn plan_hooks(
         HookClient::Claude => claude::plan(arguments, hook, place, waiting),
         HookClient::OpenCode => {
             let given = std::env::var("OPENCODE_CONFIG_CONTENT").ok();
-            opencode::plan(arguments, hook, place, given.as_deref())
+            opencode::plan(arguments, hook, place, given.as_deref(), waiting)
         }
         HookClient::Gemini => {
             let files = gemini::GeminiPlace::of_this_user()?;
             gemini::plan(arguments, hook, place, &files)
         }
         HookClient::Copilot => copilot::plan(arguments, hook, place.workspace),
-        HookClient::Codex => Err(LaunchError::NotYet(client.name())),
+        // What is supervised is its app-server: see `plan_codex`.
+        HookClient::Codex => Err(LaunchError::NotSupervised {
+            command: client.name().to_owned(),
+        }),
     }
 }
 
@@ -174,7 +175,7 @@ pub(crate) fn plan_canary(
     let trust = ProjectTrust::Untrusted;
     let place = ProjectPlace { workspace, trust };
     match client {
-        HookClient::OpenCode => opencode::plan(arguments, hook, place, None),
+        HookClient::OpenCode => opencode::plan(arguments, hook, place, None, &waiting),
         HookClient::Gemini => {
             let files = gemini::GeminiPlace::with_home(home);
             gemini::plan(arguments, hook, place, &files)

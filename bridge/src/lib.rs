@@ -20,6 +20,7 @@ pub mod json_text;
 pub mod keeper;
 pub mod launch;
 pub mod mcp;
+mod patched_files;
 pub mod reach;
 pub mod supervisor;
 pub mod translation;

@@ -5,15 +5,21 @@
 //! call is refused and the agent is told to use the real one, about which people then decide. Where
 //! a call reads, it is let run unasked only if it starts nothing that a repository can configure.
 
+mod names;
+mod searches;
+
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
 use pvp_client::user_directories::private_paths;
-use pvp_policy::{ExpectedWord, Policy, Workspace};
+use pvp_policy::{ExpectedWord, Explanation, Policy, Workspace, searches_content};
 use pvp_protocol::{Action, Category, FILE_READ, FILE_WRITE, JsonObject};
 use serde_json::Value;
 
 use crate::translation::TranslatedCall;
+use names::{NamesInCall, in_home};
+use searches::{LeavesOut, SearchedFiles, is_public_tree, search_of};
 
 /// What was found about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,17 +39,8 @@ const PLAIN_READERS: &[&str] = &[
     "sort", "stat", "tail", "test", "tr", "true", "uniq", "wc", "whoami",
 ];
 
-/// Characters that end a word of a command line, for finding names in it.
-const BETWEEN_WORDS: &[char] = &[
-    ' ', '\t', '\n', '\r', ';', '|', '&', '<', '>', '(', ')', '`', '"', '\'', '=', '{', '}', ',',
-    ':', '\\',
-];
-
-/// Words of a call that are looked at; a call with more is asked about.
-const MAX_WORDS: usize = 2000;
-
-/// Bytes of a word that may be a path.
-const MAX_WORD_BYTES: usize = 4096;
+/// The search of Claude Code, which never looks into `.git`.
+const CLAUDE_SEARCH: &str = "Grep";
 
 static POLICY: LazyLock<Policy> = LazyLock::new(Policy::built_in);
 
@@ -51,63 +48,71 @@ static POLICY: LazyLock<Policy> = LazyLock::new(Policy::built_in);
 pub fn check(call: &TranslatedCall, workspace: &Path) -> CallReach {
     let cwd = call.arguments.get("cwd").and_then(Value::as_str);
     let cwd = cwd.map_or_else(|| workspace.to_owned(), |cwd| workspace.join(cwd));
-    let words = words_of(call);
-    if words.len() > MAX_WORDS {
-        return CallReach::Ask;
-    }
-    let mut reach = CallReach::AsShown;
-    for word in &words {
-        match check_word(word, &cwd, workspace) {
+    let explained = explain(call, workspace);
+    let words = explained.as_ref().map(|it| it.named_words.as_slice());
+    let names = NamesInCall::new(call, words.unwrap_or_default(), &cwd);
+    let mut reach = match names.is_incomplete {
+        true => CallReach::Ask,
+        false => CallReach::AsShown,
+    };
+    for (directory, name) in &names.names {
+        match check_name(name, directory, workspace) {
             CallReach::AsShown => {}
             CallReach::Ask => reach = CallReach::Ask,
             refused @ CallReach::Refused(_) => return refused,
         }
     }
-    match reach == CallReach::AsShown && !is_plain_read(call, &cwd, workspace) {
+    let is_plain = || match &explained {
+        Some(explained) if call.tool_name == "shell" => is_plain_line(explained, &names, workspace),
+        Some(_) => is_plain_call(call, &cwd, workspace),
+        None => false,
+    };
+    match reach == CallReach::AsShown && !is_plain() {
         true => CallReach::Ask,
         false => reach,
     }
 }
 
-/// Everything in a call that may be the name of a file.
-fn words_of(call: &TranslatedCall) -> Vec<String> {
-    let mut words = Vec::new();
-    match call.arguments.get("full_command").and_then(Value::as_str) {
-        Some(line) => words.extend(line.split(BETWEEN_WORDS).map(str::to_owned)),
-        None => collect_texts(&Value::Object(call.arguments.clone()), &mut words),
-    }
-    words.retain(|word| !word.is_empty() && word.len() <= MAX_WORD_BYTES);
-    words
+/// What the policy finds in a call; `None` if it is none that the server would take.
+fn explain(call: &TranslatedCall, workspace: &Path) -> Option<Explanation> {
+    let action = Action::from_arguments(&call.tool_name, &call.arguments).ok()?;
+    Some(POLICY.explain(&action, &shown_workspace(workspace)))
 }
 
-fn collect_texts(value: &Value, words: &mut Vec<String>) {
-    if words.len() > MAX_WORDS {
-        return;
-    }
-    match value {
-        Value::String(text) if !text.contains('\n') => words.push(text.clone()),
-        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, words)),
-        Value::Object(fields) => fields
-            .values()
-            .for_each(|field| collect_texts(field, words)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+fn shown_workspace(workspace: &Path) -> Workspace {
+    Workspace {
+        directory: workspace.to_str().map(str::to_owned),
+        ..Workspace::default()
     }
 }
 
-fn check_word(word: &str, cwd: &Path, workspace: &Path) -> CallReach {
-    let path = cwd.join(named_path(word));
-    let named = without_dots(&path);
+/// A name in every meaning that it may have: what was quoted in it is not known, so its `~` may be
+/// the home, and its `*` and `$` may be plain characters.
+fn check_name(name: &str, directory: &Path, workspace: &Path) -> CallReach {
+    let (plain, in_home) = (Path::new(name), in_home(name));
+    let paths = [plain, &in_home].map(|path| [path.to_owned(), certain_part(path)]);
+    let paths: BTreeSet<_> = paths.into_iter().flatten().collect();
+    let mut reach = CallReach::AsShown;
+    for path in paths {
+        match check_path(name, &directory.join(path), workspace) {
+            CallReach::AsShown => {}
+            CallReach::Ask => reach = CallReach::Ask,
+            refused @ CallReach::Refused(_) => return refused,
+        }
+    }
+    reach
+}
+
+fn check_path(name: &str, path: &Path, workspace: &Path) -> CallReach {
+    let named = without_dots(path);
     // A step up from behind a link leads elsewhere than the words say.
-    let Some(real) = real_path(&path) else {
+    let Some(real) = real_path(path) else {
         return CallReach::Ask;
     };
     if real == named {
         return CallReach::AsShown;
     }
-    let shown = Workspace {
-        directory: workspace.to_str().map(str::to_owned),
-        ..Workspace::default()
-    };
+    let shown = shown_workspace(workspace);
     let category = |tool: &str| {
         let path = real.to_string_lossy().into_owned();
         let mut arguments = JsonObject::from_iter([("path".to_owned(), path.into())]);
@@ -120,36 +125,25 @@ fn check_word(word: &str, cwd: &Path, workspace: &Path) -> CallReach {
     let (read, write) = (category(FILE_READ), category(FILE_WRITE));
     if read.category == Category::Blocked || write.category == Category::Blocked {
         return CallReach::Refused(format!(
-            "Not allowed: `{word}` leads through a link to `{}`, which agents may not touch. \
+            "Not allowed: `{name}` leads through a link to `{}`, which agents may not touch. \
              Nothing was done.",
             real.display()
         ));
     }
-    match read.category == Category::Read && real.starts_with(workspace) {
+    let steps_up = path.components().any(|part| part == Component::ParentDir);
+    match read.category == Category::Read && real.starts_with(workspace) && !steps_up {
         true => CallReach::AsShown,
         false => CallReach::Ask,
     }
 }
 
-/// The path that a word names, as far as it is certain: up to a pattern, with the home in place of
-/// its short names.
-fn named_path(word: &str) -> PathBuf {
-    let home = std::env::var("HOME").unwrap_or_default();
-    let word = match word {
-        "~" | "$HOME" => home,
-        word => match word.strip_prefix("~/").or(word.strip_prefix("$HOME/")) {
-            Some(rest) => format!("{home}/{rest}"),
-            None => word.to_owned(),
-        },
-    };
+/// The path as far as it is certain: up to a pattern, or to what only the shell knows.
+fn certain_part(path: &Path) -> PathBuf {
     let is_certain = |part: &Component<'_>| {
         let text = part.as_os_str().to_string_lossy();
         !text.contains(['*', '?', '[', '$'])
     };
-    Path::new(&word)
-        .components()
-        .take_while(is_certain)
-        .collect()
+    path.components().take_while(is_certain).collect()
 }
 
 /// A path without `.` and `..`, by its words alone.
@@ -196,156 +190,68 @@ fn real_path(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Whether a call that reads does so by itself: it runs no program that a repository can make do
-/// something else, and looks through no tree that holds what belongs to PVP. What does not read is
-/// asked about anyway.
-fn is_plain_read(call: &TranslatedCall, cwd: &Path, workspace: &Path) -> bool {
-    let holds_private = private_paths()
-        .iter()
-        .any(|private| private.starts_with(workspace));
-    if call.tool_name != "shell" {
-        let one_file = call.arguments.get("path").and_then(Value::as_str);
-        return one_file.is_some_and(|path| cwd.join(path).is_file()) || !holds_private;
+/// Whether a call that reads, and that is no command line, shows nothing but the file that it names,
+/// names of files, or what a directory without secrets holds. What does not read is asked about
+/// anyway.
+fn is_plain_call(call: &TranslatedCall, cwd: &Path, workspace: &Path) -> bool {
+    let path = call.arguments.get("path").and_then(Value::as_str);
+    if path.is_some_and(|path| cwd.join(path).is_file()) {
+        return true;
     }
-    let Ok(action) = Action::from_arguments(&call.tool_name, &call.arguments) else {
+    if holds_private(workspace) {
         return false;
+    }
+    let leaves_out = match call.tool_name == CLAUDE_SEARCH {
+        true => LeavesOut::Git,
+        false => LeavesOut::Nothing,
     };
-    let shown = Workspace {
-        directory: workspace.to_str().map(str::to_owned),
-        ..Workspace::default()
-    };
-    let explained = POLICY.explain(&action, &shown);
+    let root = cwd.join(path.unwrap_or("."));
+    !searches_content(&call.tool_name) || is_public_tree(&root, workspace, leaves_out)
+}
+
+/// Whether a command line that reads does so by itself: it runs no program that a repository can
+/// make do something else, and reads only what its words name, or what a directory without secrets
+/// holds. What does not read is asked about anyway.
+fn is_plain_line(explained: &Explanation, names: &NamesInCall, workspace: &Path) -> bool {
     let is_plain = |words: &Vec<ExpectedWord>| {
-        let reader = matches!(words.first(), Some(ExpectedWord::Exact(name))
-            if PLAIN_READERS.contains(&name.as_str()));
         // What a pattern stands for may be a link.
-        reader
-            && words
-                .iter()
-                .all(|word| matches!(word, ExpectedWord::Exact(_)))
+        let exact = words.iter().map(|word| match word {
+            ExpectedWord::Exact(text) => Some(text.as_str()),
+            ExpectedWord::Pattern(_) | ExpectedWord::Unknown => None,
+        });
+        let words: Option<Vec<&str>> = exact.collect();
+        words.is_some_and(|words| is_plain_reader(&words, names, workspace))
     };
-    !holds_private && explained.read_commands.iter().all(is_plain)
+    !holds_private(workspace) && explained.read_commands.iter().all(is_plain)
+}
+
+fn is_plain_reader(words: &[&str], names: &NamesInCall, workspace: &Path) -> bool {
+    let is_known = words
+        .first()
+        .is_some_and(|name| PLAIN_READERS.contains(name));
+    let places = |word: &str| {
+        let path = PathBuf::from(word);
+        names.directories.iter().map(move |it| it.join(&path))
+    };
+    let is_directory = |word: &str| places(word).any(|place| place.is_dir());
+    let is_public = |place: PathBuf| is_public_tree(&place, workspace, LeavesOut::Nothing);
+    is_known
+        && match search_of(words, is_directory) {
+            SearchedFiles::Nothing => true,
+            SearchedFiles::Directories(operands) => {
+                let mut operands = operands.iter();
+                operands.all(|operand| places(operand).all(is_public))
+            }
+            SearchedFiles::Unknown => false,
+        }
+}
+
+/// Whether what belongs to PVP is below the workspace.
+fn holds_private(workspace: &Path) -> bool {
+    private_paths()
+        .iter()
+        .any(|private| private.starts_with(workspace))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::translation::{CallPlace, translate};
-    use serde_json::json;
-
-    struct LinkFixture {
-        /// Removed when dropped.
-        _root: tempfile::TempDir,
-        workspace: PathBuf,
-    }
-
-    impl LinkFixture {
-        fn new() -> Self {
-            let root = tempfile::tempdir().unwrap();
-            let base = root.path().canonicalize().unwrap();
-            let workspace = base.join("w");
-            for directory in ["w/src", "home/.claude", "other"] {
-                std::fs::create_dir_all(base.join(directory)).unwrap();
-            }
-            std::fs::write(base.join("home/.claude/settings.json"), "{}").unwrap();
-            std::fs::write(workspace.join("src/a.txt"), "a").unwrap();
-            let link = |to: PathBuf, name: &str| {
-                std::os::unix::fs::symlink(to, workspace.join(name)).unwrap();
-            };
-            link(base.join("home/.claude/settings.json"), "cfg");
-            link(base.join("home/.claude"), "cdir");
-            link(base.join("home/.claude/settings.local.json"), "later");
-            link(base.join("other"), "away");
-            link("src/a.txt".into(), "near");
-            Self {
-                _root: root,
-                workspace,
-            }
-        }
-
-        fn check(&self, tool: &str, input: Value) -> CallReach {
-            let place = CallPlace {
-                workspace: self.workspace.clone(),
-                cwd: self.workspace.clone(),
-            };
-            let call = translate(tool, input.as_object().unwrap(), &place);
-            check(&call, &self.workspace)
-        }
-
-        fn line(&self, line: &str) -> CallReach {
-            self.check("Bash", json!({ "command": line }))
-        }
-    }
-
-    #[test]
-    fn a_guarded_file_has_no_other_name() {
-        let fixture = LinkFixture::new();
-        for line in [
-            "echo x > cdir/settings.json",
-            "cp a cfg",
-            "tee ./src/../cdir/settings.json",
-            "echo x >later",
-            "cat \"cdir/settings.json\"",
-            "dd of=cfg",
-            "cat cdir/*.json cdir/settings.json",
-        ] {
-            assert!(
-                matches!(fixture.line(line), CallReach::Refused(_)),
-                "{line}"
-            );
-        }
-        for (tool, input) in [
-            ("Write", json!({ "file_path": "cfg", "content": "" })),
-            (
-                "Edit",
-                json!({ "file_path": "cdir/settings.json", "old_string": "a", "new_string": "b" }),
-            ),
-            (
-                "Read",
-                json!({ "file_path": fixture.workspace.join("cfg") }),
-            ),
-            (
-                "mcp__files__write",
-                json!({ "where": { "to": ["cdir/settings.json"] } }),
-            ),
-        ] {
-            assert!(
-                matches!(fixture.check(tool, input), CallReach::Refused(_)),
-                "{tool}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_link_out_of_the_workspace_is_asked_about_and_one_inside_is_not() {
-        let fixture = LinkFixture::new();
-        for line in [
-            "cat away/x",
-            "ls away",
-            "cat away/*",
-            "cat away/../x",
-            "cat src/../away/none/../y",
-        ] {
-            assert_eq!(fixture.line(line), CallReach::Ask, "{line}");
-        }
-        for line in ["cat near", "cat src/a.txt", "ls", "pwd", "ls src | head -3"] {
-            assert_eq!(fixture.line(line), CallReach::AsShown, "{line}");
-        }
-        let near = json!({ "file_path": fixture.workspace.join("near") });
-        assert_eq!(fixture.check("Read", near), CallReach::AsShown);
-    }
-
-    #[test]
-    fn what_a_repository_can_configure_is_no_plain_read() {
-        let fixture = LinkFixture::new();
-        for line in [
-            "git status",
-            "git -C vendor/x status",
-            "cargo --version",
-            "docker ps",
-            "cat src/*",
-        ] {
-            assert_eq!(fixture.line(line), CallReach::Ask, "{line}");
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! The calls that an agent reports: what each is, whether it was asked about, and how it ended.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use agent_client_protocol_schema::v1::{
     Meta, SessionUpdate, ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdate,
@@ -80,6 +80,8 @@ pub(super) struct AllowedChange {
 /// A call that ran without anybody having been asked.
 #[derive(Debug, Clone)]
 pub(super) struct UnaskedCall {
+    /// The conversation.
+    pub(super) session: String,
     pub(super) call: ToolCall,
     pub(super) meta: Meta,
     /// How it ended; `None` if the agent does not say.
@@ -106,6 +108,8 @@ pub(super) struct Calls {
     /// In the order in which they were first mentioned.
     order: VecDeque<CallKey>,
     ended: VecDeque<CallKey>,
+    /// Conversations in which a command may have gone to another directory.
+    moved: BTreeSet<String>,
 }
 
 impl Calls {
@@ -134,13 +138,12 @@ impl Calls {
             _ => {}
         }
         reported.add_meta(meta);
-        match report(&reported.call, &reported.meta, &reported.streamed) {
-            Some(report) => self.end(&key, report),
-            None => {
-                reported.send_output();
-                None
-            }
+        let ended = report(&reported.call, &reported.meta, &reported.streamed);
+        if ended.is_none() {
+            reported.send_output();
         }
+        self.note_moves(&key);
+        ended.and_then(|report| self.end(&key, report))
     }
 
     /// Notes that an agent asks about a call; returns what is known of it, and the number of the
@@ -152,10 +155,38 @@ impl Calls {
     ) -> (ReportedCall, u32) {
         self.ended.retain(|ended| ended != key);
         let reported = self.entry(key);
+        let before = reported.call.raw_input.take();
         reported.call.update(update.fields.clone());
+        reported.call.raw_input = joined_input(before, reported.call.raw_input.take());
         reported.add_meta(update.meta.as_ref());
         reported.asks += 1;
         (reported.clone(), reported.asks)
+    }
+
+    /// The call as it is known, if the agent has asked about it.
+    pub(super) fn asked(&self, key: &CallKey) -> Option<&ReportedCall> {
+        self.open.get(key).filter(|reported| reported.asks > 0)
+    }
+
+    /// Whether an agent may have gone to another directory in this conversation. Some keep one shell
+    /// for all of their commands.
+    pub(super) fn has_moved(&self, session: &str) -> bool {
+        self.moved.contains(session)
+    }
+
+    /// Notes that a command of an agent may have gone to another directory.
+    fn note_moves(&mut self, key: &CallKey) {
+        let call = self.open.get(key).map(|reported| &reported.call);
+        let input = call.and_then(|call| call.raw_input.as_ref());
+        let line = input.and_then(|input| input.get("command")?.as_str());
+        let line = line.or_else(|| call.map(|call| call.title.as_str()));
+        let moves = line.is_some_and(|line| {
+            let mut words = line.split(|char: char| !char.is_alphanumeric() && char != '_');
+            words.any(|word| ["cd", "pushd", "popd", "chdir"].contains(&word))
+        });
+        if moves && self.moved.len() < MAX_ENDED {
+            self.moved.insert(key.session.clone());
+        }
     }
 
     /// Notes that something was allowed that belongs to a call.
@@ -199,7 +230,7 @@ impl Calls {
             .into_iter()
             .filter_map(|key| self.open.remove(&key));
         let begun = left.filter(|it| it.asks == 0 && it.call.status == ToolCallStatus::InProgress);
-        begun.map(|it| it.unasked(None)).collect()
+        begun.map(|it| it.unasked(session, None)).collect()
     }
 
     /// The changes of files that running calls of this conversation were allowed to make.
@@ -229,7 +260,7 @@ impl Calls {
             let _ = run.updates.try_send(RunUpdate::Finished(Box::new(report)));
             return None;
         }
-        (reported.asks == 0).then(|| reported.unasked(Some(report)))
+        (reported.asks == 0).then(|| reported.unasked(&key.session, Some(report)))
     }
 
     fn entry(&mut self, key: &CallKey) -> &mut ReportedCall {
@@ -295,12 +326,26 @@ impl ReportedCall {
         (ran != allowed).then_some(ran)
     }
 
-    fn unasked(self, report: Option<CallReport>) -> UnaskedCall {
+    fn unasked(self, session: &str, report: Option<CallReport>) -> UnaskedCall {
         UnaskedCall {
+            session: session.to_owned(),
             call: self.call,
             meta: self.meta,
             report,
         }
+    }
+}
+
+/// What a question says of the input, with what was said before: some agents name the directory of a
+/// command only when they announce it.
+fn joined_input(before: Option<Value>, asked: Option<Value>) -> Option<Value> {
+    match (before, asked) {
+        (Some(Value::Object(mut before)), Some(Value::Object(asked))) => {
+            before.extend(asked);
+            Some(before.into())
+        }
+        (before, None) => before,
+        (_, asked) => asked,
     }
 }
 

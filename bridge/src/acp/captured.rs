@@ -77,7 +77,8 @@ fn every_question_is_a_command_that_policy_can_judge() {
             "(d)",
             ["proceed_once", "cancel"],
         ),
-        ("opencode", "/home/dev/work", "", ["once", "reject"]),
+        // It says where only when it announces the command.
+        ("opencode", "/home/dev/work/r1", "d", ["once", "reject"]),
         ("qwen", "/home/dev/work", "d", ["proceed_once", "cancel"]),
     ];
     for (agent, cwd, purpose, options) in expected {

@@ -1,14 +1,12 @@
 //! This program as the client of an agent: people prompt it from their screens.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_client_protocol_schema::v1::{
-    InitializeResponse, NewSessionResponse, PromptResponse, StopReason,
-};
+use agent_client_protocol_schema::v1::{InitializeResponse, PromptResponse, StopReason};
 use anyhow::{Context, bail};
 use pvp_agent::agent::Agent;
 use pvp_protocol::payload::FinishReason;
@@ -17,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::desk::{Desk, DeskEvent};
-use super::modes::{self, ModeChange};
+use super::modes;
 use super::own_tools::OwnTools;
 use super::process::{AcpProcess, AgentStreams};
 use super::wire::{AUTH_REQUIRED, AcpMessage, METHOD_NOT_FOUND, RpcError};
@@ -94,26 +92,32 @@ impl AcpAgent {
         };
         let workspace = &supervisor.client().workspace;
         let params = json!({ "cwd": workspace, "mcpServers": own_tools.servers() });
-        let opened = starting.call::<NewSessionResponse>("session/new", params);
+        let opened = starting.call::<Value>("session/new", params);
         let opened = opened
             .await
             .map_err(|error| match error.downcast_ref::<AuthRequired>() {
                 Some(_) => error.context(login_advice(&self.introduction)),
                 None => error,
             })?;
-        let session = opened.session_id.0.to_string();
-        starting.choose_mode(&session, &opened).await?;
+        let session = opened["sessionId"].as_str();
+        let session = session.context("the agent's answer to `session/new` is not that of ACP")?;
+        let session = session.to_owned();
+        starting.choose_modes(&session, &opened).await?;
         let (instructions, instruction_receiver) = mpsc::channel(16);
         let (event_sender, events) = mpsc::channel(64);
         let outgoing = starting.streams.outgoing.clone();
+        let mut desk = Desk::new(supervisor.clone(), agent, outgoing, own_tools);
+        desk.open_conversation(&session, None, &opened)?;
         let conversation = AcpConversation {
-            desk: Desk::new(supervisor.clone(), agent, outgoing, own_tools),
+            desk,
             streams: starting.streams,
             session,
             last_id: starting.last_id,
             turn: None,
             untold: None,
             unsaid: VecDeque::new(),
+            changing: BTreeSet::new(),
+            is_over: false,
         };
         let process = self.process;
         tokio::spawn(async move {
@@ -193,27 +197,19 @@ impl StartingAgent {
     }
 
     /// Brings the agent to a mode in which it asks.
-    async fn choose_mode(
-        &mut self,
-        session: &str,
-        opened: &NewSessionResponse,
-    ) -> anyhow::Result<()> {
-        let Some(state) = &opened.modes else {
-            return Ok(());
-        };
-        match modes::needed_change(state) {
-            ModeChange::None => Ok(()),
-            ModeChange::To(mode) => {
-                let params = json!({ "sessionId": session, "modeId": mode });
-                let changed = self.call::<Value>("session/set_mode", params).await;
-                changed
-                    .with_context(|| format!("changing to the mode `{mode}`, in which it asks"))?;
-                Ok(())
-            }
-            ModeChange::Impossible(mode) => bail!(
+    async fn choose_modes(&mut self, session: &str, opened: &Value) -> anyhow::Result<()> {
+        let changes = match modes::needed_changes(opened) {
+            Ok(changes) => changes,
+            Err(mode) => bail!(
                 "the agent is in mode `{mode}`, in which it asks nobody, and has no other; change its own settings"
             ),
+        };
+        for change in changes {
+            let (method, params) = change.request(session);
+            let changed = self.call::<Value>(method, params).await;
+            changed.context("changing to a mode in which the agent asks")?;
         }
+        Ok(())
     }
 }
 
@@ -233,6 +229,10 @@ struct AcpConversation {
     untold: Option<String>,
     /// What was not passed on yet.
     unsaid: VecDeque<ClientEvent>,
+    /// The requests that bring the agent back to asking.
+    changing: BTreeSet<u64>,
+    /// Whether the agent is not spoken to any more.
+    is_over: bool,
 }
 
 struct AcpTurn {
@@ -248,7 +248,7 @@ impl AcpConversation {
         mut instructions: mpsc::Receiver<ClientInstruction>,
         events: mpsc::Sender<ClientEvent>,
     ) {
-        loop {
+        while !self.is_over {
             let is_full = self.unsaid.len() >= MAX_UNSAID;
             tokio::select! {
                 message = self.streams.incoming.recv(), if !is_full => match message {
@@ -262,7 +262,10 @@ impl AcpConversation {
                 },
                 event = self.desk.next() => match event {
                     DeskEvent::Answered => {}
-                    DeskEvent::StopWanted(_) => self.interrupt(),
+                    DeskEvent::StopWanted(_) => {
+                        self.interrupt();
+                        self.make_ask_again();
+                    }
                 },
                 permit = events.reserve(), if !self.unsaid.is_empty() => match permit {
                     Ok(permit) => {
@@ -297,6 +300,9 @@ impl AcpConversation {
     }
 
     fn on_response(&mut self, id: &Value, outcome: Result<Value, RpcError>) {
+        if id.as_u64().is_some_and(|id| self.changing.remove(&id)) {
+            return self.on_changed(outcome);
+        }
         let Some(turn) = self.turn.take_if(|turn| turn.request == *id) else {
             return;
         };
@@ -362,6 +368,26 @@ impl AcpConversation {
             follow_ups,
             interrupted: false,
         });
+    }
+
+    /// Brings an agent that went to a mode in which it asks nobody back to one in which it asks.
+    fn make_ask_again(&mut self) {
+        for change in self.desk.modes.take_back(&self.session) {
+            self.last_id += 1;
+            let (method, params) = change.request(&self.session);
+            let request = AcpMessage::request(self.last_id, method, params);
+            self.is_over |= !self.streams.outgoing.send(&request);
+            self.changing.insert(self.last_id);
+        }
+    }
+
+    fn on_changed(&mut self, outcome: Result<Value, RpcError>) {
+        if outcome.is_err() {
+            let text =
+                "\n[PVP: the agent does not go back to a mode in which it asks; it is ended]\n";
+            self.unsaid.push_back(ClientEvent::Text(text.to_owned()));
+            self.is_over = true;
+        }
     }
 
     /// Asks the agent to end its turn. What it asked is answered as cancelled.

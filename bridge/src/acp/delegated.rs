@@ -114,16 +114,17 @@ pub(super) fn is_delegated(method: &str) -> bool {
 impl Delegate {
     /// Answers a request.
     pub(super) async fn answer(&self, method: &str, params: Value) -> Result<Value, Denied> {
-        let terminal = || params["terminalId"].as_str().unwrap_or_default().to_owned();
+        let text = |name: &str| params[name].as_str().unwrap_or_default().to_owned();
+        let (session, terminal) = (text("sessionId"), text("terminalId"));
         match method {
             "fs/read_text_file" => self.read(parse(params)?).await,
             "fs/write_text_file" => self.write(parse(params)?).await,
             "terminal/create" => self.create_terminal(parse(params)?).await,
-            "terminal/output" => Ok(self.terminals.output(&terminal())?),
-            "terminal/wait_for_exit" => Ok(self.terminals.wait(&terminal()).await?),
-            "terminal/release" => Ok(self.terminals.release(&terminal())?),
+            "terminal/output" => Ok(self.terminals.output(&session, &terminal)?),
+            "terminal/wait_for_exit" => Ok(self.terminals.wait(&session, &terminal).await?),
+            "terminal/release" => Ok(self.terminals.release(&session, &terminal)?),
             "terminal/kill" => {
-                let proposal = self.terminals.proposal(&terminal())?;
+                let proposal = self.terminals.proposal(&session, &terminal)?;
                 // It may have ended just before.
                 let _ = self.agent.cancel(&proposal, "the agent stopped it").await;
                 Ok(json!({}))
@@ -153,10 +154,9 @@ impl Delegate {
 
     async fn run_file_tool(&self, file_tool: FileTool) -> Result<String, Denied> {
         let agent = self.agent.clone();
-        let handle = self
+        let (handle, open) = self
             .propose(async move { agent.propose_file_tool(&file_tool, "").await })
             .await?;
-        let open = DelegatedProposal::new(self.agent.clone(), handle.id.clone());
         let output = output_of(handle).await;
         if output.is_ok() || output.as_ref().is_err_and(|denied| denied.decided) {
             open.is_over();
@@ -167,34 +167,31 @@ impl Delegate {
     async fn create_terminal(&self, request: CreateTerminalRequest) -> Result<Value, Denied> {
         let arguments = terminals::propose_arguments(&request)?;
         let agent = self.agent.clone();
-        let handle = self
+        let proposed = self
             .propose(async move { agent.propose_even_if_blocked(arguments, "").await })
             .await?;
-        let limit = request.output_byte_limit;
-        self.terminals.open(self.agent.clone(), handle, limit).await
+        let (session, limit) = (&request.session_id.0, request.output_byte_limit);
+        self.terminals.open(session, proposed, limit).await
     }
 
-    /// Proposes something, unless the server is away.
+    /// Proposes something, unless the server is away. If nobody waits for it any more, it is
+    /// withdrawn as soon as it is proposed.
     async fn propose(
         &self,
         proposing: impl Future<Output = Result<ProposalHandle, ProposeError>> + Send + 'static,
-    ) -> Result<ProposalHandle, Denied> {
+    ) -> Result<(ProposalHandle, DelegatedProposal), Denied> {
         let agent = self.agent.clone();
-        // If nobody waits for it any more, it is withdrawn as soon as it is proposed.
-        let mut task = tokio::spawn(proposing);
-        match tokio::time::timeout(PROPOSE_PATIENCE, &mut task).await {
+        let task = tokio::spawn(async move {
+            let handle = proposing.await?;
+            let open = DelegatedProposal::new(agent, handle.id.clone());
+            Ok::<_, ProposeError>((handle, open))
+        });
+        match tokio::time::timeout(PROPOSE_PATIENCE, task).await {
             Ok(Ok(proposed)) => Ok(proposed?),
             Ok(Err(_)) => Err(Denied::failed(
                 "Not allowed: it was not proposed.".to_owned(),
             )),
-            Err(_) => {
-                tokio::spawn(async move {
-                    if let Ok(Ok(handle)) = task.await {
-                        drop(DelegatedProposal::new(agent, handle.id.clone()));
-                    }
-                });
-                Err(Denied::failed(super::SERVER_AWAY.to_owned()))
-            }
+            Err(_) => Err(Denied::failed(super::SERVER_AWAY.to_owned())),
         }
     }
 }

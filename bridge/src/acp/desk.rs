@@ -3,36 +3,41 @@
 //! One task owns the desk. Questions are decided in tasks of their own, and only the desk answers
 //! them, so that each is answered once.
 
+mod reasons;
+mod unasked;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{
     ContentBlock, ContentChunk, PermissionOption, RequestPermissionRequest, SessionNotification,
-    SessionUpdate, WriteTextFileRequest,
+    SessionUpdate, ToolCall, WriteTextFileRequest,
 };
 use pvp_agent::agent::{Agent, ClientFileCalls};
 use pvp_client::user_directories::private_paths;
-use pvp_protocol::payload::RunOutcome;
+use pvp_protocol::JsonObject;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::calls::{AllowedChange, CallKey, Calls, UnaskedCall};
+use super::calls::{AllowedChange, CallKey, Calls, ReportedCall};
 use super::delegated::{Delegate, Denied, is_delegated};
+use super::modes::KnownModes;
 use super::own_tools::OwnTools;
 use super::permission::{allow_option, translate_call};
 use super::question::{PermissionQuestion, QuestionAnswer, cancelled, rejected, selected};
 use super::terminals::Terminals;
 use super::wire::{INTERNAL_ERROR, Outgoing, RpcError};
-use super::{SERVER_AWAY, modes};
 use crate::headless::ClientEvent;
 use crate::supervisor::{CallReport, Supervisor};
+use crate::translation::CallPlace;
 
 /// Requests of an agent that are under way; further ones are refused.
 const MAX_REQUESTS: usize = 64;
 
-/// Reasons that wait to be told to an agent.
-const MAX_REASONS: usize = 32;
+/// Conversations of which something is remembered.
+const MAX_CONVERSATIONS: usize = 256;
 
 pub(super) struct Desk {
     /// Has the calls decided.
@@ -61,14 +66,25 @@ pub(super) struct Desk {
     stops: mpsc::Receiver<String>,
     /// A name of this start, so that ids are never repeated.
     start: Arc<str>,
+    /// Where the agent works, by conversation.
+    directories: BTreeMap<String, PathBuf>,
+    /// In which modes it asks.
+    pub(super) modes: KnownModes,
 }
 
 struct OpenRequest {
     id: Value,
     session: String,
     task: AbortHandle,
-    /// The options of a question; `None` for other requests.
-    options: Option<Vec<PermissionOption>>,
+    /// What a question is about; `None` for other requests.
+    question: Option<AskedPermission>,
+}
+
+struct AskedPermission {
+    options: Vec<PermissionOption>,
+    key: CallKey,
+    /// What people are shown: the tool and its arguments.
+    asked: (String, JsonObject),
 }
 
 /// A request that is done.
@@ -81,6 +97,13 @@ enum Outcome {
     PermissionQuestion(CallKey, QuestionAnswer),
     Delegated(Result<Value, Denied>),
 }
+
+/// A conversation was not opened.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{MAX_CONVERSATIONS} conversations are open, and PVP follows no more; start the agent again"
+)]
+pub(super) struct TooManyConversations;
 
 /// What the owner of a desk has to act on.
 pub(super) enum DeskEvent {
@@ -117,6 +140,8 @@ impl Desk {
             stop,
             stops,
             start: super::random_word().into(),
+            directories: BTreeMap::new(),
+            modes: KnownModes::default(),
         }
     }
 
@@ -173,15 +198,82 @@ impl Desk {
         let question = PermissionQuestion {
             key: key.clone(),
             number,
-            reported,
+            place: self.place_of(&key.session),
+            must_ask: self.calls.has_moved(&key.session) && !names_directory(&reported.call),
+            reported: reported.clone(),
             options: asked.options.clone(),
             start: self.start.clone(),
         };
         let deciding = question.decide(self.supervisor.clone(), self.files.clone());
         let session = key.session.clone();
-        self.begin(id, request, session, Some(asked.options), async move {
+        let open = AskedPermission {
+            options: asked.options,
+            key: key.clone(),
+            asked: self.shown(&key.session, &reported),
+        };
+        self.begin(id, request, session, Some(open), async move {
             Outcome::PermissionQuestion(key, deciding.await)
         });
+    }
+
+    /// Where an agent works in a conversation.
+    fn place_of(&self, session: &str) -> CallPlace {
+        let mut place = self.supervisor.place();
+        if let Some(directory) = self.directories.get(session) {
+            place.cwd.clone_from(directory);
+        }
+        place
+    }
+
+    /// What people are shown of a call.
+    fn shown(&self, session: &str, reported: &ReportedCall) -> (String, JsonObject) {
+        let place = self.place_of(session);
+        let call = translate_call(&reported.call, Some(&reported.meta), &place);
+        (call.tool_name, call.arguments)
+    }
+
+    /// Notes that a conversation is open, and where the agent works in it. Without that its relative
+    /// paths would be judged in another directory, so there cannot be more than are remembered.
+    pub(super) fn open_conversation(
+        &mut self,
+        session: &str,
+        directory: Option<&Path>,
+        opened: &Value,
+    ) -> Result<(), TooManyConversations> {
+        if let Some(directory) = directory {
+            let is_new = !self.directories.contains_key(session);
+            if is_new && self.directories.len() >= MAX_CONVERSATIONS {
+                return Err(TooManyConversations);
+            }
+            let real = directory.canonicalize();
+            let real = real.unwrap_or_else(|_| directory.to_owned());
+            self.directories.insert(session.to_owned(), real);
+        }
+        self.modes.note(session, opened);
+        Ok(())
+    }
+
+    /// Rejects the question about a call that the agent describes otherwise than when it asked.
+    fn reject_changed(&mut self, key: &CallKey) {
+        let Some(now) = self.calls.asked(key).map(|it| self.shown(&key.session, it)) else {
+            return;
+        };
+        let mut open = self.pending.iter();
+        let changed = open.find(|(_, request)| {
+            let question = request.question.as_ref();
+            question.is_some_and(|question| question.key == *key && question.asked != now)
+        });
+        let Some(request) = changed.map(|(request, _)| request.clone()) else {
+            return;
+        };
+        if let Some(request) = self.pending.remove(&request) {
+            request.task.abort();
+            let title = self.title(key);
+            let why = "Not run: it was changed while people looked at it. Ask again.";
+            self.keep_reason(&key.session, &format!("About `{title}`: {why}"));
+            let options = request.question.map(|it| it.options).unwrap_or_default();
+            self.to_agent.respond(request.id, Ok(rejected(&options)));
+        }
     }
 
     fn on_delegated(&mut self, id: &Value, request: String, method: &str, params: Value) {
@@ -208,7 +300,7 @@ impl Desk {
         id: &Value,
         request: String,
         session: String,
-        options: Option<Vec<PermissionOption>>,
+        question: Option<AskedPermission>,
         work: impl Future<Output = Outcome> + Send + 'static,
     ) {
         let done = request.clone();
@@ -222,7 +314,7 @@ impl Desk {
             id: id.clone(),
             session,
             task,
-            options,
+            question,
         };
         self.pending.insert(request, pending);
     }
@@ -248,11 +340,8 @@ impl Desk {
             }
             (Outcome::PermissionQuestion(_, QuestionAnswer::Allowed { call, .. }), None) => {
                 // The question was taken back just before.
-                tokio::spawn(call.finish(CallReport {
-                    error: Some("the agent took the question back".to_owned()),
-                    outcome: Some(RunOutcome::NotRun),
-                    ..CallReport::default()
-                }));
+                let why = "the agent took the question back";
+                tokio::spawn(call.finish(CallReport::not_run(why)));
             }
             (
                 Outcome::PermissionQuestion(_, QuestionAnswer::Denied(_)) | Outcome::Delegated(_),
@@ -271,7 +360,7 @@ impl Desk {
     }
 
     fn on_answer(&mut self, key: CallKey, answer: QuestionAnswer, pending: OpenRequest) {
-        let options = pending.options.unwrap_or_default();
+        let options = pending.question.map(|it| it.options).unwrap_or_default();
         match answer {
             QuestionAnswer::Allowed { option, call, form } => {
                 self.calls.on_allowed(&key, *call, form, self.stop.clone());
@@ -285,31 +374,8 @@ impl Desk {
         }
     }
 
-    fn title(&mut self, key: &CallKey) -> String {
-        let title: String = self.calls.title(key).chars().take(200).collect();
-        match title.is_empty() {
-            true => "the call".to_owned(),
-            false => title,
-        }
-    }
-
-    fn keep_reason(&mut self, session: &str, reason: &str) {
-        let reasons = self.reasons.entry(session.to_owned()).or_default();
-        if reasons.len() < MAX_REASONS {
-            reasons.push(reason.to_owned());
-        }
-    }
-
-    /// Why calls of a conversation were denied, for the agent to read; `None` if none was.
-    pub(super) fn take_reasons(&mut self, session: &str) -> Option<String> {
-        let reasons = self.reasons.remove(session)?;
-        let advice = "Do not try other ways to do the same.";
-        let server_away = reasons.iter().all(|reason| reason.ends_with(SERVER_AWAY));
-        // Nobody is there who could say more.
-        (!server_away).then(|| format!("[PVP] {}\n{advice}", reasons.join("\n")))
-    }
-
-    /// Takes back what a conversation asked, because its turn is to end.
+    /// Takes back what a conversation asked, because its turn is to end. Until
+    /// [`end_turn`](Self::end_turn) nothing more is granted in it.
     pub(super) fn cancel(&mut self, session: &str) {
         let of_session = |pending: &OpenRequest| pending.session == session;
         let requests: Vec<_> = self
@@ -324,18 +390,17 @@ impl Desk {
         for request in requests {
             if let Some(pending) = self.pending.remove(&request) {
                 pending.task.abort();
-                let outcome = match pending.options {
+                let outcome = match pending.question {
                     Some(_) => Ok(cancelled()),
                     None => Err(RpcError::new(INTERNAL_ERROR, "Not done: it was cancelled.")),
                 };
                 self.to_agent.respond(pending.id, outcome);
             }
         }
-        self.delegate.terminals.release_all();
+        self.delegate.terminals.release_all(session);
         self.reasons.remove(session);
-        if self.cancelled.len() < MAX_REQUESTS {
-            self.cancelled.insert(session.to_owned());
-        }
+        // Each has a turn, and the owner of the desk limits those: none may be forgotten.
+        self.cancelled.insert(session.to_owned());
     }
 
     /// Notes that a turn is over. Returns what is to be said about it.
@@ -356,50 +421,31 @@ impl Desk {
         };
         let session = notification.session_id.0.as_ref();
         let unasked = self.calls.on_update(session, &notification.update);
+        if let Some(call) = call_of(&notification.update) {
+            let (session, call) = (session.to_owned(), call.to_owned());
+            self.reject_changed(&CallKey { session, call });
+        }
         let unasked = unasked.and_then(|call| self.unasked_text(&call));
         let said = match &notification.update {
             SessionUpdate::AgentMessageChunk(chunk) => text_of(chunk).map(ClientEvent::Text),
             SessionUpdate::AgentThoughtChunk(chunk) => text_of(chunk).map(ClientEvent::Thinking),
-            SessionUpdate::CurrentModeUpdate(update) if !modes::asks(&update.current_mode_id.0) => {
-                let mode = &update.current_mode_id.0;
-                let text = format!(
-                    "\n[PVP: the agent is now in mode `{mode}`, in which it asks nobody]\n"
-                );
-                Some(ClientEvent::Text(text))
-            }
             _ => None,
         };
-        said.into_iter().chain(unasked).collect()
+        let mode = self.on_mode(session, &params["update"]);
+        said.into_iter().chain(unasked).chain(mode).collect()
     }
 
-    /// A line about a call that nobody was asked about.
-    fn unasked_text(&self, unasked: &UnaskedCall) -> Option<ClientEvent> {
-        if self.own_tools.is_call(&unasked.call) || self.shows_own_terminal(unasked) {
-            return None;
+    /// Ends the turn of an agent that has gone to a mode in which it asks nobody.
+    fn on_mode(&mut self, session: &str, update: &Value) -> Option<ClientEvent> {
+        let left = self.modes.on_update(session, update)?;
+        let stopped = self.stop.try_send(session.to_owned());
+        if stopped.is_err() {
+            tracing::error!("an agent that asks nobody was not stopped");
         }
-        let place = self.supervisor.place();
-        let call = translate_call(&unasked.call, Some(&unasked.meta), &place);
-        let what = match call.arguments.get("full_command").and_then(Value::as_str) {
-            Some(line) => line.to_owned(),
-            None => format!("{} {}", call.tool_name, unasked.call.title),
-        };
-        let what: String = what.chars().take(1000).collect();
-        let how = match &unasked.report {
-            None => "it did not say how it ended".to_owned(),
-            Some(report) => match (report.exit_code, report.success) {
-                (Some(code), _) => format!("exit code {code}"),
-                (None, true) => "it says that it worked".to_owned(),
-                (None, false) => "it says that it failed".to_owned(),
-            },
-        };
-        let text = format!("\n[PVP: the agent did this without asking: `{what}`; {how}]\n");
+        let text = format!(
+            "\n[PVP: the agent went to mode `{left}`, in which it asks nobody; its turn is ended]\n"
+        );
         Some(ClientEvent::Text(text))
-    }
-
-    fn shows_own_terminal(&self, unasked: &UnaskedCall) -> bool {
-        unasked
-            .terminals()
-            .any(|id| self.delegate.terminals.was_opened(id))
     }
 
     fn respond_error(&self, id: &Value, why: &str) {
@@ -438,6 +484,22 @@ async fn is_carried_out(
         })
     });
     written.await.unwrap_or(false)
+}
+
+/// The call that an update is about.
+fn call_of(update: &SessionUpdate) -> Option<&str> {
+    match update {
+        SessionUpdate::ToolCall(call) => Some(&call.tool_call_id.0),
+        SessionUpdate::ToolCallUpdate(update) => Some(&update.tool_call_id.0),
+        _ => None,
+    }
+}
+
+/// Whether an agent says where its command runs.
+fn names_directory(call: &ToolCall) -> bool {
+    let names = ["cwd", "workdir", "directory", "dir_path"];
+    let input = call.raw_input.as_ref();
+    input.is_some_and(|input| names.iter().any(|name| input[*name].is_string()))
 }
 
 fn text_of(chunk: &ContentChunk) -> Option<String> {

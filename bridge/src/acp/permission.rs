@@ -17,25 +17,48 @@ const MAX_NAME_BYTES: usize = 100;
 /// Bytes of a file that is compared with what an agent says it replaces.
 const MAX_COMPARED_BYTES: u64 = 4 * 1024 * 1024;
 
+/// Words in the id or the name of an option that does more than to allow one call.
+const LASTING: [&str; 7] = [
+    "switch",
+    "always",
+    "session",
+    "auto",
+    "don't ask",
+    "dont_ask",
+    "ask again",
+];
+
+/// Words with which the id or the name of an option begins that allows something.
+const ALLOWING: [&str; 8] = [
+    "allow", "yes", "accept", "approve", "proceed", "permit", "always", "run",
+];
+
 /// The option that allows this once; `None` if there is none that does nothing else.
 pub(super) fn allow_option(options: &[PermissionOption]) -> Option<&str> {
-    let switches = |option: &PermissionOption| {
-        let id = option.option_id.0.to_lowercase();
-        ["switch", "always", "session", "auto"]
-            .iter()
-            .any(|word| id.contains(word))
+    let lasts = |option: &PermissionOption| {
+        let said = format!("{} {}", option.option_id.0, option.name).to_lowercase();
+        LASTING.iter().any(|word| said.contains(word))
     };
     let once = of_kind(options, PermissionOptionKind::AllowOnce);
-    once.filter(|option| !switches(option))
+    once.filter(|option| !lasts(option))
         .map(|option| option.option_id.0.as_ref())
         .find(|id| is_unique(options, id))
 }
 
-/// The option that rejects this once; `None` if there is none.
+/// The option that rejects this once; `None` if there is none. One that is called a rejection and
+/// sounds like the opposite is none.
 pub(super) fn reject_option(options: &[PermissionOption]) -> Option<&str> {
     let once = of_kind(options, PermissionOptionKind::RejectOnce);
-    once.map(|option| option.option_id.0.as_ref())
+    once.filter(|option| ![&*option.option_id.0, &option.name].into_iter().any(allows))
+        .map(|option| option.option_id.0.as_ref())
         .find(|id| is_unique(options, id))
+}
+
+fn allows(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let mut words = text.split(|char: char| !char.is_alphanumeric());
+    let first = words.find(|word| !word.is_empty());
+    first.is_some_and(|first| ALLOWING.contains(&first))
 }
 
 fn of_kind(

@@ -6,15 +6,15 @@ use std::time::Duration;
 use agent_client_protocol_schema::v1::PermissionOption;
 use pvp_agent::agent::{BoundClientCall, ClientFileCalls};
 use pvp_protocol::JsonObject;
-use pvp_protocol::payload::RunOutcome;
 use serde_json::{Value, json};
 
 use super::calls::{AllowedChange, AllowedForm, CallKey, ReportedCall};
 use super::permission::{allow_option, reject_option, translate_call};
+use crate::patched_files::PatchedFiles;
 use crate::supervisor::{
     AllowedCall, CallDecision, CallReport, CallRequest, Denial, DenialKind, PendingCall, Supervisor,
 };
-use crate::translation::TranslatedCall;
+use crate::translation::{CallPlace, TranslatedCall};
 
 /// How long the server may take to record a proposal.
 const PROPOSE_PATIENCE: Duration = Duration::from_secs(10);
@@ -27,11 +27,18 @@ const MAX_ID_BYTES: usize = 200;
 
 /// A question of an agent.
 pub(super) struct PermissionQuestion {
+    /// The call that it is about.
     pub(super) key: CallKey,
     /// Tells questions about the same call apart.
     pub(super) number: u32,
+    /// What the agent says about the call.
     pub(super) reported: ReportedCall,
+    /// The answers that the agent offers.
     pub(super) options: Vec<PermissionOption>,
+    /// Where the agent works.
+    pub(super) place: CallPlace,
+    /// Whether people must be asked, even if it only reads.
+    pub(super) must_ask: bool,
     /// Tells the conversations of one start of the agent from those of another, whose ids may be
     /// the same.
     pub(super) start: Arc<str>,
@@ -69,16 +76,17 @@ impl PermissionQuestion {
         supervisor: Supervisor,
         files: Arc<ClientFileCalls>,
     ) -> QuestionAnswer {
-        let place = supervisor.place();
+        let place = self.place.clone();
         let reported = self.reported.clone();
         let binding_files = files.clone();
         // This looks at files.
         let prepared = tokio::task::spawn_blocking(move || {
             let call = translate_call(&reported.call, Some(&reported.meta), &place);
             let bound = binding_files.bind(&call.tool_name, &call.arguments);
-            (call, bound)
+            let patched = PatchedFiles::find(&call.arguments, &place.workspace);
+            (call, bound, patched)
         });
-        let Ok((call, bound)) = prepared.await else {
+        let Ok((call, bound, patched)) = prepared.await else {
             return QuestionAnswer::Denied(failed("Not allowed: the call could not be read."));
         };
         let pending = match self
@@ -90,7 +98,13 @@ impl PermissionQuestion {
         };
         match wait(pending, &supervisor).await {
             CallDecision::Denied(denial) => QuestionAnswer::Denied(denial),
-            CallDecision::Allowed(allowed) => self.allow(allowed, call, bound, files).await,
+            CallDecision::Allowed(allowed) => {
+                let unchanged = patched.check_unchanged();
+                let unchanged = unchanged.map_err(|why| format!("Not run: {why}."));
+                let unchanged =
+                    unchanged.and_then(|()| check_unchanged(&files, &call, bound.as_ref()));
+                self.allow(allowed, call, bound, unchanged).await
+            }
         }
     }
 
@@ -114,6 +128,7 @@ impl PermissionQuestion {
             subagent: None,
             call,
             file_contents,
+            must_ask: self.must_ask,
         };
         let supervisor = supervisor.clone();
         // If the server is away for too long, what is proposed then is withdrawn when it is dropped.
@@ -130,7 +145,7 @@ impl PermissionQuestion {
         allowed: Box<AllowedCall>,
         call: TranslatedCall,
         bound: Option<BoundClientCall>,
-        files: Arc<ClientFileCalls>,
+        unchanged: Result<(), String>,
     ) -> QuestionAnswer {
         let problem = match &allowed.edited {
             Some(edited) => Some(edit_denial(&call, edited)),
@@ -138,17 +153,12 @@ impl PermissionQuestion {
                 let why = "Not run: the agent offers no permission for this call alone.";
                 Some(why.to_owned())
             }
-            None => check_unchanged(&files, &call, bound.as_ref()).err(),
+            None => unchanged.err(),
         };
         let option = allow_option(&self.options).filter(|_| problem.is_none());
         let Some(option) = option else {
             let reason = problem.unwrap_or_default();
-            let report = CallReport {
-                error: Some(reason.clone()),
-                outcome: Some(RunOutcome::NotRun),
-                ..CallReport::default()
-            };
-            allowed.finish(report).await;
+            allowed.finish(CallReport::not_run(&reason)).await;
             let kind = DenialKind::Rejected;
             return QuestionAnswer::Denied(Denial { kind, reason });
         };

@@ -155,6 +155,7 @@ impl RecorderTask {
                 session: Some(conversation),
                 call: None,
                 subagent: None,
+                fails_open: false,
             }),
             extra: ExtraFields::new(),
         };

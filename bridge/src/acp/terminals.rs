@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol_schema::v1::CreateTerminalRequest;
-use pvp_agent::agent::Agent;
 use pvp_agent::proposer::{ProposalEvent, ProposalHandle};
 use pvp_protocol::{JsonObject, MessageId};
 use serde_json::{Value, json};
@@ -35,6 +34,8 @@ struct TerminalList {
 }
 
 struct Terminal {
+    /// The conversation that it was opened in; no other one reaches it.
+    session: String,
     state: watch::Receiver<TerminalState>,
     /// Stops the command when it is dropped.
     _proposal: Arc<DelegatedProposal>,
@@ -90,11 +91,12 @@ impl Terminals {
     /// Waits until a command may run, and shows it as a terminal from then on.
     pub(super) async fn open(
         &self,
-        agent: Arc<Agent>,
-        mut handle: ProposalHandle,
+        session: &str,
+        proposed: (ProposalHandle, DelegatedProposal),
         limit: Option<u64>,
     ) -> Result<Value, Denied> {
-        let open = Arc::new(DelegatedProposal::new(agent, handle.id.clone()));
+        let (mut handle, open) = proposed;
+        let open = Arc::new(open);
         let mut state = TerminalState::default();
         let limit = limit.and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.map_or(MAX_OUTPUT_BYTES, |limit| limit.min(MAX_OUTPUT_BYTES));
@@ -128,6 +130,7 @@ impl Terminals {
         let id = handle.id.to_string();
         let (sender, receiver) = watch::channel(state);
         let terminal = Terminal {
+            session: session.to_owned(),
             state: receiver,
             _proposal: open.clone(),
         };
@@ -149,36 +152,37 @@ impl Terminals {
     }
 
     /// What a terminal shows.
-    pub(super) fn output(&self, id: &str) -> Result<Value, RpcError> {
-        let state = self.state(id)?.borrow().clone();
+    pub(super) fn output(&self, session: &str, id: &str) -> Result<Value, RpcError> {
+        let state = self.state(session, id)?.borrow().clone();
         Ok(json!({
             "output": state.output, "truncated": state.truncated, "exitStatus": state.exit,
         }))
     }
 
     /// Waits until the command of a terminal has ended.
-    pub(super) async fn wait(&self, id: &str) -> Result<Value, RpcError> {
-        let mut state = self.state(id)?;
+    pub(super) async fn wait(&self, session: &str, id: &str) -> Result<Value, RpcError> {
+        let mut state = self.state(session, id)?;
         let ended = state.wait_for(|state| state.exit.is_some()).await;
         let exit = ended.ok().and_then(|state| state.exit.clone());
         Ok(exit.unwrap_or_else(|| json!({ "exitCode": null, "signal": null })))
     }
 
     /// The command of a terminal.
-    pub(super) fn proposal(&self, id: &str) -> Result<MessageId, RpcError> {
-        self.state(id)?;
+    pub(super) fn proposal(&self, session: &str, id: &str) -> Result<MessageId, RpcError> {
+        self.state(session, id)?;
         MessageId::parse(id).map_err(|error| RpcError::new(INVALID_PARAMS, error.to_string()))
     }
 
     /// Forgets a terminal, which stops its command.
-    pub(super) fn release(&self, id: &str) -> Result<Value, RpcError> {
+    pub(super) fn release(&self, session: &str, id: &str) -> Result<Value, RpcError> {
+        self.state(session, id)?;
         let removed = self.lock().open.remove(id);
         removed.map(|_| json!({})).ok_or_else(unknown)
     }
 
-    /// Stops every command.
-    pub(super) fn release_all(&self) {
-        self.lock().open.clear();
+    /// Stops every command of a conversation.
+    pub(super) fn release_all(&self, session: &str) {
+        self.lock().open.retain(|_, open| open.session != session);
     }
 
     /// Whether this is one of them, even if it was released.
@@ -186,9 +190,9 @@ impl Terminals {
         self.lock().opened.iter().any(|opened| opened == id)
     }
 
-    fn state(&self, id: &str) -> Result<watch::Receiver<TerminalState>, RpcError> {
+    fn state(&self, session: &str, id: &str) -> Result<watch::Receiver<TerminalState>, RpcError> {
         let terminals = self.lock();
-        let terminal = terminals.open.get(id);
+        let terminal = terminals.open.get(id).filter(|it| it.session == session);
         terminal.map(|it| it.state.clone()).ok_or_else(unknown)
     }
 

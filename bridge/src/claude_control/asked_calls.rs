@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use pvp_client::fresh_id;
 use pvp_protocol::JsonObject;
-use pvp_protocol::payload::RunOutcome;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -209,12 +208,7 @@ impl ControlledCall {
             Ok(edited) => self.follow(allowed, edited, reported).await,
             Err(why) => {
                 let why = format!("Not run: {why}.");
-                let not_run = CallReport {
-                    error: Some(why.clone()),
-                    outcome: Some(RunOutcome::NotRun),
-                    ..CallReport::default()
-                };
-                allowed.finish(not_run).await;
+                allowed.finish(CallReport::not_run(&why)).await;
                 self.deny(&why).await;
             }
         }

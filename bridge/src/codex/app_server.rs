@@ -6,13 +6,14 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
-use super::FEATURES_OFF;
 use super::wire::{MAX_MESSAGE_BYTES, Message};
+use super::{FEATURES_OFF, FEATURES_ON};
 
 /// Messages that may wait to be written. At more than this the app-server is not reading.
 const MAX_UNWRITTEN: usize = 4096;
@@ -45,11 +46,10 @@ impl AppServer {
         for feature in FEATURES_OFF {
             process.arg("-c").arg(format!("features.{feature}=false"));
         }
-        process.args([
-            "-c",
-            "features.tool_call_mcp_elicitation=true",
-            "app-server",
-        ]);
+        for feature in FEATURES_ON {
+            process.arg("-c").arg(format!("features.{feature}=true"));
+        }
+        process.arg("app-server");
         for name in &command.without_variables {
             process.env_remove(name);
         }
@@ -92,11 +92,23 @@ impl AppServer {
         self.writer.try_send(message).is_ok()
     }
 
-    /// Ends it at once.
+    /// Ends it at once, with what it started in its group: the program may be a script that starts
+    /// the real one.
     pub fn kill(&mut self) {
-        if let Err(error) = self.child.start_kill() {
+        let group = self
+            .child
+            .id()
+            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let killed = group.map(|group| kill_process_group(group, Signal::KILL));
+        if let Some(Err(error)) = killed {
             tracing::debug!(%error, "the app-server has ended already");
         }
+    }
+}
+
+impl Drop for AppServer {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 

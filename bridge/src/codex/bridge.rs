@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::app_server::AppServer;
 use super::decide::CodexCallEvent;
+use super::methods::WebSearch;
 use super::person::TerminalPerson;
 use super::screen::Screen;
 use super::threads::Threads;
@@ -65,11 +66,12 @@ pub(super) enum Front {
     Headless(mpsc::Receiver<ClientInstruction>),
 }
 
-/// What a conversation is started with when there is no screen.
+/// What a conversation is started with, besides what its screen says.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ThreadSettings {
     pub model: Option<String>,
     pub sandbox: Option<String>,
+    pub web_search: WebSearch,
 }
 
 pub struct CodexBridge {
@@ -184,11 +186,13 @@ impl CodexBridge {
 
     /// Supervises Codex under its own screen, until one of them ends.
     pub async fn run_with_screen(
-        self,
+        mut self,
         events: CallEventReceiver,
+        settings: ThreadSettings,
         screen: Screen,
         people: mpsc::Receiver<PersonRequest>,
     ) -> BridgeEnd {
+        self.thread_settings = settings;
         self.run(events, Front::Screen { screen, people }).await
     }
 
@@ -371,6 +375,7 @@ impl CodexBridge {
 
     async fn on_turn_ended(&mut self, thread: &str, params: &JsonObject) {
         self.threads.end_turn(thread);
+        self.withdraw_questions_of(thread);
         let turn = params.get("turn").and_then(Value::as_object);
         let status = turn.map_or("", |turn| text(turn, "status"));
         if status != "completed" {

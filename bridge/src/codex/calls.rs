@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use pvp_protocol::JsonObject;
-use pvp_protocol::payload::RunOutcome;
 use serde_json::{Value, json};
 
 use super::wire::text;
@@ -44,8 +43,19 @@ impl QuestionKind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct AskedCall {
     pub call: TranslatedCall,
-    /// What Codex says it will run, to compare it with what it says it ran.
-    pub command: Option<String>,
+    /// What Codex says it will do, to compare it with what it says it did; `None` if it only asks
+    /// for a right.
+    pub runs: Option<Value>,
+}
+
+/// What an item says that Codex does, or did.
+pub fn runs(item: &JsonObject) -> Value {
+    let field = |name: &str| item.get(name).cloned().unwrap_or_default();
+    match text(item, "type") {
+        "fileChange" => field("changes"),
+        "mcpToolCall" => Value::from_iter(["server", "tool", "arguments"].map(field)),
+        _ => field("command"),
+    }
 }
 
 /// The call of `item/commandExecution/requestApproval`. The error says why it is declined.
@@ -61,6 +71,9 @@ pub fn command(params: &JsonObject, place: &CallPlace) -> Result<AskedCall, Stri
         }
         Some(_) => return Err("Not allowed: PVP does not know this kind of call.".to_owned()),
     }
+    if !["", "local"].contains(&text(params, "environmentId")) {
+        return Err("Not allowed: this would run on another machine.".to_owned());
+    }
     let context = params.get("networkApprovalContext");
     if let Some(Value::Object(context)) = context {
         let mut arguments = context.clone();
@@ -68,14 +81,14 @@ pub fn command(params: &JsonObject, place: &CallPlace) -> Result<AskedCall, Stri
             copy(params, name, &mut arguments);
         }
         let call = translate("network_access", &arguments, place);
-        return Ok(AskedCall {
-            call,
-            command: None,
-        });
+        return Ok(AskedCall { call, runs: None });
     }
     let command = text(params, "command");
     if command.is_empty() {
         return Err("Not allowed: Codex does not say which command it would run.".to_owned());
+    }
+    if text(params, "cwd").is_empty() {
+        return Err("Not allowed: Codex does not say where it would run this.".to_owned());
     }
     let extra = params.get("additionalPermissions");
     let call = match extra {
@@ -97,7 +110,7 @@ pub fn command(params: &JsonObject, place: &CallPlace) -> Result<AskedCall, Stri
     };
     Ok(AskedCall {
         call,
-        command: Some(command.to_owned()),
+        runs: Some(command.into()),
     })
 }
 
@@ -130,6 +143,7 @@ pub fn file_change(item: &JsonObject, place: &CallPlace) -> Result<AskedCall, St
             translate("Write", &arguments, place)
         }
         changes => {
+            check_adds(changes)?;
             let mut arguments = JsonObject::new();
             arguments.insert("patch".to_owned(), patch_text(changes, place).into());
             translate("apply_patch", &arguments, place)
@@ -137,8 +151,22 @@ pub fn file_change(item: &JsonObject, place: &CallPlace) -> Result<AskedCall, St
     };
     Ok(AskedCall {
         call,
-        command: None,
+        runs: Some(runs(item)),
     })
+}
+
+/// Refuses to take a file that is there for a new one: people would not see what is lost.
+fn check_adds(changes: &[CodexChange]) -> Result<(), String> {
+    let existing = changes.iter().find_map(|change| match change {
+        CodexChange::Add { path, .. } => Path::new(path).symlink_metadata().ok().map(|_| path),
+        CodexChange::Delete { .. } | CodexChange::Update { .. } => None,
+    });
+    match existing {
+        Some(path) => Err(format!(
+            "Not allowed: `{path}` exists already. Update it, or replace it in a patch of its own."
+        )),
+        None => Ok(()),
+    }
 }
 
 /// A change of one file.
@@ -239,7 +267,7 @@ pub fn mcp_tool(item: &JsonObject, place: &CallPlace) -> Result<AskedCall, Strin
     };
     Ok(AskedCall {
         call: translate(&format!("mcp__{server}__{tool}"), &arguments, place),
-        command: None,
+        runs: Some(runs(item)),
     })
 }
 
@@ -251,7 +279,7 @@ pub fn permissions(params: &JsonObject, place: &CallPlace) -> AskedCall {
     }
     AskedCall {
         call: translate("request_permissions", &arguments, place),
-        command: None,
+        runs: None,
     }
 }
 
@@ -260,14 +288,22 @@ pub fn line_of(command: &str) -> String {
     let Some(words) = split_words(command) else {
         return command.to_owned();
     };
-    let shell = |program: &str| {
-        let name = program.rsplit('/').next().unwrap_or_default();
-        ["bash", "sh", "zsh"].contains(&name)
-    };
     match words.as_slice() {
-        [program, flag, line] if shell(program) && (flag == "-lc" || flag == "-c") => line.clone(),
+        [program, flag, line] if is_shell(program) && (flag == "-lc" || flag == "-c") => {
+            line.clone()
+        }
         _ => command.to_owned(),
     }
+}
+
+/// Whether a program is a shell of this machine. What only has the name of one may do anything.
+fn is_shell(program: &str) -> bool {
+    const DIRECTORIES: [&str; 4] = ["/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
+    let (directory, name) = program.rsplit_once('/').unwrap_or(("", program));
+    let is_system =
+        directory.is_empty() && !program.contains('/') || DIRECTORIES.contains(&directory);
+    let is_users = || std::env::var_os("SHELL").is_some_and(|shell| shell == *program);
+    ["bash", "sh", "zsh"].contains(&name) && (is_system || is_users())
 }
 
 /// The words of a command line that has only quoting in it; `None` if a quote is not closed.
@@ -312,11 +348,7 @@ fn split_words(command: &str) -> Option<Vec<String>> {
 pub fn report(item: &JsonObject) -> CallReport {
     let status = text(item, "status");
     if status == "declined" {
-        return CallReport {
-            error: Some("the client did not run it".to_owned()),
-            outcome: Some(RunOutcome::NotRun),
-            ..CallReport::default()
-        };
+        return CallReport::not_run("the client did not run it");
     }
     match text(item, "type") {
         "commandExecution" => {
@@ -393,6 +425,9 @@ mod tests {
             ("/bin/bash -lc 'a' b", "/bin/bash -lc 'a' b"),
             ("/bin/bash -lc 'open", "/bin/bash -lc 'open"),
             ("rm -rf x", "rm -rf x"),
+            ("/w/tools/bash -lc ls", "/w/tools/bash -lc ls"),
+            ("./bash -lc ls", "./bash -lc ls"),
+            ("/bash -c ls", "/bash -c ls"),
         ] {
             assert_eq!(line_of(command), line);
         }
@@ -410,7 +445,17 @@ mod tests {
             .is_err()
         );
         assert!(command(&JsonObject::new(), &place()).is_err());
-        let more = object(json!({ "command": "x", "additionalPermissions": { "network": true } }));
+        let nowhere = object(json!({ "command": "x" }));
+        assert!(command(&nowhere, &place()).unwrap_err().contains("where"));
+        let elsewhere = object(json!({ "command": "x", "cwd": "/w", "environmentId": "cloud" }));
+        assert!(
+            command(&elsewhere, &place())
+                .unwrap_err()
+                .contains("machine")
+        );
+        let more =
+            json!({ "command": "x", "cwd": "/w", "additionalPermissions": { "network": true } });
+        let more = object(more);
         let asked = command(&more, &place()).unwrap();
         assert_eq!(asked.call.tool_name, "exec_command");
         assert_eq!(asked.call.arguments, more);
@@ -439,8 +484,11 @@ mod tests {
         let patch = "*** Begin Patch\n*** Add File: a\n+one\n*** Update File: b\n*** Move to: c\n\
                      @@ -1 +1 @@\n-x\n+y\n*** Delete File: /etc/d\n*** End Patch";
         assert_eq!(asked.call.arguments["patch"], patch);
+        let there = json!({ "path": "/etc", "kind": { "type": "add" }, "diff": "" });
+        let delete = json!({ "path": "/w/d", "kind": { "type": "delete" }, "diff": "z" });
         for bad in [
             json!([]),
+            json!([delete, there]),
             json!([{ "path": "a\nb", "kind": { "type": "add" }, "diff": "" }]),
             json!([{ "path": "a", "kind": { "type": "chmod" }, "diff": "" }]),
             json!([{ "path": "a", "kind": { "type": "update", "move_path": 1 }, "diff": "" }]),

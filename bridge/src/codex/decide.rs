@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use pvp_agent::agent::{BoundClientCall, ClientFileCalls};
-use pvp_client::user_directories::private_paths;
-use pvp_protocol::payload::{OutputStream, RunOutcome};
+use pvp_protocol::payload::OutputStream;
 use pvp_protocol::{Action, Digest, JsonObject, MessageId, ParticipantId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
+use crate::bound_call::BoundCall;
 use crate::supervisor::{
     AllowedCall, CallDecision, CallReport, CallRequest, Denial, DenialKind, PendingCall, Supervisor,
 };
@@ -99,12 +98,9 @@ impl CodexCall {
 /// Has a call decided. Every way out that is not `Allowed` means that it does not run.
 pub(super) async fn decide(supervisor: Supervisor, mut request: CallRequest, events: CallEvents) {
     let call = request.call.clone();
-    let file_calls = ClientFileCalls::new(&supervisor.place().workspace, private_paths());
-    let bound = file_calls.bind(&call.tool_name, &call.arguments);
-    if let Some(bound) = &bound {
-        request.call.arguments = bound.arguments.clone();
-        request.file_contents = bound.contents.clone();
-    }
+    let bound = BoundCall::of(call.clone(), supervisor.place());
+    request.call = bound.proposed();
+    request.file_contents = bound.file_contents();
     let action = Action::from_arguments(&request.call.tool_name, &request.call.arguments);
     let digest = action.ok().map(|action| action.digest());
     let pending = match propose(&supervisor, request).await {
@@ -117,10 +113,13 @@ pub(super) async fn decide(supervisor: Supervisor, mut request: CallRequest, eve
     };
     let refused = match &allowed.edited {
         Some(edited) => Some(edited_reason(&allowed.approved_by, &call, edited)),
-        None => has_changed(&file_calls, &call, bound.as_ref()),
+        None => bound
+            .check_unchanged()
+            .err()
+            .map(|why| format!("Not run: {why}.")),
     };
     if let Some(reason) = refused {
-        allowed.finish(not_run(&reason)).await;
+        allowed.finish(CallReport::not_run(&reason)).await;
         let kind = DenialKind::Rejected;
         return events
             .send(CodexCallEvent::Denied(Denial { kind, reason }))
@@ -186,14 +185,6 @@ fn server_away() -> Denial {
     }
 }
 
-pub(super) fn not_run(why: &str) -> CallReport {
-    CallReport {
-        error: Some(why.to_owned()),
-        outcome: Some(RunOutcome::NotRun),
-        ..CallReport::default()
-    }
-}
-
 /// Codex cannot run anything but what it asked about, so the agent is told what to ask for.
 fn edited_reason(by: &[ParticipantId], call: &TranslatedCall, edited: &JsonObject) -> String {
     let names: Vec<_> = by.iter().map(ParticipantId::as_str).collect();
@@ -211,20 +202,6 @@ fn edited_reason(by: &[ParticipantId], call: &TranslatedCall, edited: &JsonObjec
         "{names} not run as you wrote it, because it was edited and approved only in this form:\n\
          {form}\nIf that serves, make the call again exactly so."
     )
-}
-
-/// Why a call must not run although it was approved: the file is not what people saw.
-fn has_changed(
-    file_calls: &ClientFileCalls,
-    call: &TranslatedCall,
-    bound: Option<&BoundClientCall>,
-) -> Option<String> {
-    let bound = bound?;
-    let now = file_calls.bind(&call.tool_name, &call.arguments);
-    let files = |call: &BoundClientCall| call.arguments.get("files").cloned();
-    let same = now.as_ref().map(files) == Some(files(bound));
-    (!same)
-        .then(|| "Not run: the file has changed since it was approved; read it again.".to_owned())
 }
 
 /// Sends what a call prints, and how it ended.

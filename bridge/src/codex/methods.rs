@@ -4,7 +4,7 @@
 use pvp_protocol::JsonObject;
 use serde_json::{Value, json};
 
-use super::FEATURES_OFF;
+use super::{FEATURES_OFF, FEATURES_ON};
 
 /// What becomes of a request of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,15 @@ pub enum ScreenMethod {
     ShellCommand,
     /// Runs something unasked, or nobody knows what it does.
     Refuse,
+}
+
+/// Whether the provider of the model may search the web, about which nobody is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WebSearch {
+    #[default]
+    Off,
+    /// As the person at the terminal said when Codex was started.
+    AsAsked,
 }
 
 /// What is looked at or changed only in the screen or in the list of conversations.
@@ -153,22 +162,35 @@ pub fn ask_people(params: &mut JsonObject) {
 }
 
 /// Makes a conversation ask about every call. `effective` are the settings that hold where it works.
-pub fn supervise_thread(params: &mut JsonObject, effective: &JsonObject) -> Result<(), String> {
+pub fn supervise_thread(
+    params: &mut JsonObject,
+    effective: &JsonObject,
+    web_search: WebSearch,
+) -> Result<(), String> {
     ask_about_everything(params);
     let given = match params.remove("config") {
         Some(Value::Object(given)) => given,
         _ => JsonObject::new(),
     };
-    let config = supervised_config(given, effective)?;
+    let mut config = supervised_config(given, effective)?;
+    if web_search == WebSearch::Off {
+        config.retain(|key, _| top_of(key) != "web_search");
+        config.insert("web_search".to_owned(), "disabled".into());
+    }
     params.insert("config".to_owned(), Value::Object(config));
-    // Tools of the screen would run without asking, and so would other machines.
+    // Tools of the screen would run without asking.
     params.remove("dynamicTools");
+    stay_here(params);
+    Ok(())
+}
+
+/// Keeps Codex from working on other machines, where nobody knows what a call reaches.
+pub fn stay_here(params: &mut JsonObject) {
     let keeps_none =
         matches!(params.get("environments"), Some(Value::Array(list)) if list.is_empty());
     if !keeps_none {
         params.remove("environments");
     }
-    Ok(())
 }
 
 /// Keeps the screen from not being told what the bridge has to know.
@@ -195,7 +217,9 @@ fn supervised_config(given: JsonObject, effective: &JsonObject) -> Result<JsonOb
         check_off(effective, feature)?;
         config.insert(format!("features.{feature}"), false.into());
     }
-    config.insert("features.tool_call_mcp_elicitation".to_owned(), true.into());
+    for feature in FEATURES_ON {
+        config.insert(format!("features.{feature}"), true.into());
+    }
     add_server_prompts(&mut config, effective);
     Ok(config)
 }
@@ -255,28 +279,55 @@ fn add_server_prompts(config: &mut JsonObject, effective: &JsonObject) {
     for key in approvals {
         config.remove(&key);
     }
+    for name in names {
+        let known = effective.get("mcp_servers").and_then(|all| all.get(&name));
+        add_prompts_of(config, &name, known);
+    }
+}
+
+/// Makes every tool of an MCP server ask. Settings of a server that Codex knows are only added to,
+/// by their keys: a whole table would replace what was given with `-c`.
+fn add_prompts_of(config: &mut JsonObject, name: &str, known: Option<&Value>) {
+    let tools = server_names(known.and_then(|known| known.get("tools")));
+    let given = config
+        .get_mut("mcp_servers")
+        .and_then(|all| all.get_mut(name));
+    let are_plain = is_plain(name) && tools.iter().all(|tool| is_plain(tool));
+    if given.is_none() && are_plain {
+        let key = format!("mcp_servers.{name}");
+        config.insert(
+            format!("{key}.default_tools_approval_mode"),
+            "prompt".into(),
+        );
+        for tool in tools {
+            config.insert(format!("{key}.tools.{tool}.approval_mode"), "prompt".into());
+        }
+        return;
+    }
     let servers = config.entry("mcp_servers").or_insert_with(|| json!({}));
     let Some(servers) = servers.as_object_mut() else {
         return;
     };
-    for name in names {
-        let known = effective.get("mcp_servers").and_then(|all| all.get(&name));
-        let server = servers.entry(name).or_insert_with(|| json!({}));
-        let Some(server) = server.as_object_mut() else {
-            continue;
-        };
-        let mut tools = server_names(known.and_then(|known| known.get("tools")));
-        tools.extend(server_names(server.get("tools")));
-        server.insert("default_tools_approval_mode".to_owned(), "prompt".into());
-        let mut modes = match server.remove("tools") {
-            Some(Value::Object(tools)) => tools,
-            _ => JsonObject::new(),
-        };
-        for tool in tools {
-            modes.insert(tool, json!({ "approval_mode": "prompt" }));
-        }
-        server.insert("tools".to_owned(), Value::Object(modes));
+    let server = servers.entry(name).or_insert_with(|| json!({}));
+    let Some(server) = server.as_object_mut() else {
+        return;
+    };
+    server.insert("default_tools_approval_mode".to_owned(), "prompt".into());
+    let mut modes = match server.remove("tools") {
+        Some(Value::Object(tools)) => tools,
+        _ => JsonObject::new(),
+    };
+    let own: Vec<_> = modes.keys().cloned().collect();
+    for tool in tools.into_iter().chain(own) {
+        modes.insert(tool, json!({ "approval_mode": "prompt" }));
     }
+    server.insert("tools".to_owned(), Value::Object(modes));
+}
+
+/// Whether a name stands for itself in a key with dots.
+fn is_plain(name: &str) -> bool {
+    let plain = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';
+    !name.is_empty() && name.chars().all(plain)
 }
 
 fn server_names(object: Option<&Value>) -> Vec<String> {
@@ -346,36 +397,60 @@ mod tests {
             "config": {
                 "approval_policy": "never", "features": { "hooks": true, "goals": false },
                 "features.unified_exec_tty": true, "features.js": true, "model": "m",
+                "web_search": "live",
                 "mcp_servers.a.tools.x.approval_mode": "approve",
                 "mcp_servers": { "b": { "command": "c", "tools": { "y": { "approval_mode": "approve" } } } },
             },
         }));
         let effective = object(json!({
-            "mcp_servers": { "e": { "command": "c", "tools": { "t": { "approval_mode": "approve" } } } },
+            "mcp_servers": {
+                "e": { "command": "c", "tools": { "t": { "approval_mode": "approve" } } },
+                "f": { "command": "c", "tools": { "t.u": { "approval_mode": "approve" } } },
+            },
         }));
-        supervise_thread(&mut params, &effective).unwrap();
-        let ask = |tools: Value| json!({ "default_tools_approval_mode": "prompt", "tools": tools });
+        supervise_thread(&mut params, &effective, WebSearch::Off).unwrap();
         let prompt = json!({ "approval_mode": "prompt" });
-        let mut b = ask(json!({ "y": prompt }));
-        b["command"] = json!("c");
+        let b = json!({
+            "command": "c", "default_tools_approval_mode": "prompt", "tools": { "y": prompt },
+        });
+        let f = json!({ "default_tools_approval_mode": "prompt", "tools": { "t.u": prompt } });
         let expected = json!({
             "approvalPolicy": "untrusted", "approvalsReviewer": "user",
             "config": {
                 "model": "m", "features.goals": false, "features.hooks": false,
                 "features.unified_exec_tty": false, "features.apps": false,
                 "features.plugins": false, "features.view_image": false,
-                "features.memories": false, "features.tool_call_mcp_elicitation": true,
-                "mcp_servers": { "a": ask(json!({})), "b": b, "e": ask(json!({ "t": prompt })) },
+                "features.memories": false, "features.codex_hooks": false,
+                "features.connectors": false, "features.memory_tool": false,
+                "features.tool_call_mcp_elicitation": true, "features.write_stdin_approval": true,
+                "web_search": "disabled",
+                "mcp_servers.a.default_tools_approval_mode": "prompt",
+                "mcp_servers.e.default_tools_approval_mode": "prompt",
+                "mcp_servers.e.tools.t.approval_mode": "prompt",
+                "mcp_servers": { "b": b, "f": f },
             },
         });
         assert_eq!(Value::Object(params), expected);
+        let mut params = object(json!({ "config": { "web_search": "live" } }));
+        supervise_thread(&mut params, &JsonObject::new(), WebSearch::AsAsked).unwrap();
+        assert_eq!(params["config"]["web_search"], "live");
+        let mut turn = object(json!({ "environments": [{ "environmentId": "cloud" }] }));
+        stay_here(&mut turn);
+        assert_eq!(turn, JsonObject::new());
     }
 
     #[test]
     fn a_feature_that_is_forced_on_is_no_ground_for_supervision() {
         let effective = object(json!({ "features": { "hooks": true } }));
-        let refused = supervise_thread(&mut JsonObject::new(), &effective).unwrap_err();
+        let supervise = |effective: &JsonObject| {
+            supervise_thread(&mut JsonObject::new(), effective, WebSearch::Off)
+        };
+        let refused = supervise(&effective).unwrap_err();
         assert!(refused.contains("features.hooks"), "{refused}");
+        // An older name counts after the other one in the alphabet.
+        let effective = object(json!({ "features": { "apps": false, "connectors": true } }));
+        let refused = supervise(&effective).unwrap_err();
+        assert!(refused.contains("features.connectors"), "{refused}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use pvp_client::fresh_id;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
@@ -19,6 +20,9 @@ use super::wire::{MAX_MESSAGE_BYTES, Message};
 
 /// How long a connection may take to say who it is.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connections that may say who they are at the same time.
+const MAX_HANDSHAKES: usize = 256;
 
 /// Messages that may wait for the screen. At more than this it is not reading.
 const MAX_UNWRITTEN: usize = 8192;
@@ -60,42 +64,51 @@ impl ScreenListener {
         &self.secret
     }
 
-    /// Waits for the screen. Nobody else is let in, then or later.
+    /// Waits for the screen. Nobody else is let in, then or later. Whoever connects and says nothing
+    /// does not keep the screen waiting.
     pub async fn accept(self) -> io::Result<Screen> {
+        let mut handshakes = JoinSet::new();
         loop {
-            let (socket, _) = self.listener.accept().await?;
-            let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.shake_hands(socket));
-            match shaken.await {
-                Ok(Some(socket)) => return Ok(Screen::new(socket)),
-                Ok(None) | Err(_) => tracing::warn!("somebody else tried to be Codex's screen"),
+            tokio::select! {
+                accepted = self.listener.accept(), if handshakes.len() < MAX_HANDSHAKES => {
+                    let (socket, _) = accepted?;
+                    let shaken = shake_hands(socket, self.secret.clone());
+                    handshakes.spawn(tokio::time::timeout(HANDSHAKE_TIMEOUT, shaken));
+                }
+                Some(shaken) = handshakes.join_next() => match shaken {
+                    Ok(Ok(Some(socket))) => return Ok(Screen::new(socket)),
+                    Ok(Ok(None) | Err(_)) | Err(_) => {
+                        tracing::warn!("somebody else tried to be Codex's screen");
+                    }
+                },
             }
         }
     }
+}
 
-    async fn shake_hands(&self, socket: TcpStream) -> Option<WebSocketStream<TcpStream>> {
-        let expected = format!("Bearer {}", self.secret);
-        let config = WebSocketConfig::default()
-            .max_message_size(Some(MAX_MESSAGE_BYTES))
-            .max_frame_size(Some(MAX_MESSAGE_BYTES));
-        #[expect(clippy::result_large_err, reason = "the form that the library wants")]
-        let check = move |request: &Request, response: Response| {
-            let given = request.headers().get("authorization");
-            let is_screen = given.is_some_and(|given| given.as_bytes() == expected.as_bytes());
-            // A page in a browser says where it comes from, and has no business here.
-            let is_page = request.headers().contains_key("origin");
-            match is_screen && !is_page {
-                true => Ok(response),
-                false => {
-                    let mut refused = ErrorResponse::new(None);
-                    *refused.status_mut() = StatusCode::UNAUTHORIZED;
-                    Err(refused)
-                }
+async fn shake_hands(socket: TcpStream, secret: String) -> Option<WebSocketStream<TcpStream>> {
+    let expected = format!("Bearer {secret}");
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(MAX_MESSAGE_BYTES))
+        .max_frame_size(Some(MAX_MESSAGE_BYTES));
+    #[expect(clippy::result_large_err, reason = "the form that the library wants")]
+    let check = move |request: &Request, response: Response| {
+        let given = request.headers().get("authorization");
+        let is_screen = given.is_some_and(|given| given.as_bytes() == expected.as_bytes());
+        // A page in a browser says where it comes from, and has no business here.
+        let is_page = request.headers().contains_key("origin");
+        match is_screen && !is_page {
+            true => Ok(response),
+            false => {
+                let mut refused = ErrorResponse::new(None);
+                *refused.status_mut() = StatusCode::UNAUTHORIZED;
+                Err(refused)
             }
-        };
-        let accepted =
-            tokio_tungstenite::accept_hdr_async_with_config(socket, check, Some(config)).await;
-        accepted.ok()
-    }
+        }
+    };
+    let accepted =
+        tokio_tungstenite::accept_hdr_async_with_config(socket, check, Some(config)).await;
+    accepted.ok()
 }
 
 impl Screen {
@@ -140,5 +153,30 @@ impl Screen {
     #[must_use]
     pub(super) fn send(&self, message: Value) -> bool {
         self.writer.try_send(message).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+    #[tokio::test]
+    async fn strangers_who_say_nothing_do_not_keep_the_screen_waiting() {
+        let listener = ScreenListener::bind().await.unwrap();
+        let (address, url) = (listener.address, listener.url());
+        let bearer = format!("Bearer {}", listener.secret());
+        let mut silent = Vec::new();
+        for _ in 0..MAX_HANDSHAKES / 2 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let accepted = tokio::spawn(listener.accept());
+        let mut request = url.into_client_request().unwrap();
+        let headers = request.headers_mut();
+        headers.insert("authorization", bearer.parse().unwrap());
+        let connected = tokio_tungstenite::connect_async(request);
+        let connected = tokio::time::timeout(HANDSHAKE_TIMEOUT / 2, connected).await;
+        assert!(connected.unwrap().is_ok());
+        assert!(accepted.await.unwrap().is_ok());
     }
 }

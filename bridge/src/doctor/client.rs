@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use serde_json::json;
 
 use super::model::CanaryDialect;
-use super::{CanaryCall, CanaryPlace, DoctorError};
+use super::{Canary, CanaryCall, CanaryKind, CanaryPlace, DoctorError};
 use crate::hooks::HookClient;
 
 /// The prompt; the model does the same whatever it is.
@@ -18,7 +18,11 @@ pub(super) struct Start {
 }
 
 /// The call by which the client would make the canary.
-pub(super) fn canary_call(client: HookClient) -> CanaryCall {
+pub(super) fn canary_call(canary: Canary, place: &CanaryPlace) -> CanaryCall {
+    let client = canary.client;
+    if canary.kind == CanaryKind::Read {
+        return read_call(client, place);
+    }
     let (dialect, tool) = match client {
         HookClient::Claude => (CanaryDialect::Messages, "Bash"),
         HookClient::OpenCode => (CanaryDialect::ChatCompletions, "bash"),
@@ -42,6 +46,30 @@ pub(super) fn canary_call(client: HookClient) -> CanaryCall {
         arguments: arguments
             .map(|(name, value)| (name.to_owned(), value.into()))
             .collect(),
+    }
+}
+
+/// The call by which the client would read a file.
+fn read_call(client: HookClient, place: &CanaryPlace) -> CanaryCall {
+    let (dialect, tool, argument) = match client {
+        HookClient::Claude => (CanaryDialect::Messages, "Read", "file_path"),
+        HookClient::OpenCode => (CanaryDialect::ChatCompletions, "read", "filePath"),
+        HookClient::Copilot => (CanaryDialect::ChatCompletions, "view", "path"),
+        HookClient::Gemini => (CanaryDialect::Gemini, "read_file", "file_path"),
+        // It reads by commands.
+        HookClient::Codex => (CanaryDialect::Responses, "exec_command", "cmd"),
+    };
+    let path = place.readable().display().to_string();
+    let value = match client {
+        HookClient::Codex => format!("cat '{path}'"),
+        HookClient::Claude | HookClient::OpenCode | HookClient::Copilot | HookClient::Gemini => {
+            path
+        }
+    };
+    CanaryCall {
+        dialect,
+        tool,
+        arguments: [(argument.to_owned(), value.into())].into_iter().collect(),
     }
 }
 

@@ -1,6 +1,5 @@
 //! The hooks of Claude Code.
 
-use pvp_protocol::payload::RunOutcome;
 use serde_json::{Value, json};
 
 use super::answer::{HookAnswer, HookReply};
@@ -57,12 +56,10 @@ fn succeeded(input: &Value) -> CallReport {
     let response = input.get("tool_response").unwrap_or(&Value::Null);
     if let Some(task) = text(response, "backgroundTaskId") {
         return CallReport {
-            error: Some(format!(
-                "outcome unknown: it runs on in the background of the client, as task {task}"
-            )),
-            outcome: Some(RunOutcome::Unknown),
             in_background: true,
-            ..CallReport::default()
+            ..CallReport::unknown(&format!(
+                "it runs on in the background of the client, as task {task}"
+            ))
         };
     }
     let is_shell = response.get("stdout").is_some();
@@ -106,14 +103,8 @@ fn batch(input: &Value) -> Result<Vec<EndedCall>, String> {
             whole[name.as_str()] = value.clone();
         }
         let response = one.get("tool_response").unwrap_or(&Value::Null);
-        let report = CallReport {
-            error: Some(format!(
-                "the client did not run it: {}",
-                report::result_text(response)
-            )),
-            outcome: Some(RunOutcome::NotRun),
-            ..CallReport::default()
-        };
+        let why = report::result_text(response);
+        let report = CallReport::not_run(format!("the client did not run it: {why}"));
         let call = call(&whole).ok()?;
         Some(EndedCall { call, report })
     };

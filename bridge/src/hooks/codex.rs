@@ -6,7 +6,6 @@ use super::answer::{HookAnswer, HookReply};
 use super::event::{EndedCall, HookEvent, required};
 use super::{claude, report};
 use crate::supervisor::CallReport;
-use pvp_protocol::payload::RunOutcome;
 
 pub(super) fn parse(input: &Value) -> Result<HookEvent, String> {
     let event = required(input, "hook_event_name")?;
@@ -33,9 +32,7 @@ fn ended(input: &Value) -> CallReport {
     let response = input.get("tool_response").unwrap_or(&Value::Null);
     CallReport {
         stdout: report::result_text(response),
-        error: Some("the client does not say how it ended".to_owned()),
-        outcome: Some(RunOutcome::Unknown),
-        ..CallReport::default()
+        ..CallReport::unknown("the client does not say how it ended")
     }
 }
 

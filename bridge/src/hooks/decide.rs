@@ -8,13 +8,14 @@ use pvp_client::{ApiClient, ApiError, Link, fresh_id};
 use pvp_protocol::api::{AwaitedVotes, DecisionState, ProposalDecision, ProposalRequest};
 use pvp_protocol::payload::{
     ClientOrigin, Degree, FinishReason, OutputStream, PromptSubmit, ResponseChunk, ResponseEnd,
-    ResponseStart, RunBy, RunOutcome, ToolCancel, ToolDefer,
+    ResponseStart, RunBy, ToolCancel, ToolDefer,
 };
 use pvp_protocol::{ClientMessage, ExtraFields, JsonObject, MessageId, ParticipantId, WireMessage};
 use serde_json::Value;
 
 use super::answer::HookAnswer;
 use super::event::{EndedCall, HookedCall};
+use super::open_calls::too_many_text;
 use super::{HookClient, id_of};
 use crate::bound_call::BoundCall;
 use crate::client_files::{CallStage, ClientFiles, ClientSettings, OpenCall, is_locked};
@@ -125,7 +126,7 @@ impl HookDesk {
             Err(error) => {
                 // Nobody would renew its lease or report its end.
                 let why = not_noted(&error);
-                self.report(&id, &not_run(&why));
+                self.report(&id, &CallReport::not_run(&why));
                 self.files.end_call(&id);
                 HookAnswer::deny(&why)
             }
@@ -208,7 +209,7 @@ impl HookDesk {
             contributors: vec![person.participant.clone()],
             context_keys: Vec::new(),
             config: None,
-            origin: Some(self.origin(conversation, None, None)),
+            origin: Some(self.origin(conversation)),
             extra: ExtraFields::new(),
         };
         let sent = Link::parse(&person.link).map_err(|error| error.to_string());
@@ -255,7 +256,7 @@ impl HookDesk {
             if call.stage == CallStage::Running {
                 self.report(
                     &id,
-                    &unknown("the client ended without saying how it ended"),
+                    &CallReport::unknown("the client ended without saying how it ended"),
                 );
                 self.files.end_call(&id);
             }
@@ -314,7 +315,7 @@ impl HookDesk {
             Ok(edited) => HookAnswer::Allow { edited },
             Err(why) => {
                 let why = format!("Not run: {why}.");
-                self.report(id, &not_run(&why));
+                self.report(id, &CallReport::not_run(&why));
                 HookAnswer::deny(&why)
             }
         }
@@ -342,7 +343,17 @@ impl HookDesk {
                 std::thread::sleep(RETRY_PAUSE);
                 continue;
             }
-            match self.api.propose(&self.settings.session, request, wait) {
+            let session = &self.settings.session;
+            let sent = Instant::now();
+            let asked = match resumed {
+                // What was decided is the call as it was; the file may be another by now.
+                true => self.api.decision(session, &request.id, wait),
+                false => self.api.propose(session, request, wait),
+            };
+            match asked {
+                Ok(decision) if decision.tool_proposal != request.id => {
+                    return Err("Not allowed: the server answered about another call.".to_owned());
+                }
                 Ok(decision) => {
                     // A later attempt finds what an earlier one proposed.
                     if decision.repeated && attempts == 1 && !resumed {
@@ -356,11 +367,15 @@ impl HookDesk {
                         return Ok(Waited::Decided(Box::new(decision)));
                     }
                     self.show_waiting(&request.id, call, decision.awaits.as_ref());
+                    if sent.elapsed() < wait {
+                        // It should have waited for a decision, and asking at once loads it.
+                        std::thread::sleep(RETRY_PAUSE);
+                    }
                 }
                 Err(error) if error.is_transient() => {
                     let patience = heard.map_or(FIRST_PATIENCE, |_| PATIENCE);
                     if heard.unwrap_or(started).elapsed() >= patience {
-                        return Err(unreachable_text(&error));
+                        return Err(self.undecided_text(&error));
                     }
                     std::thread::sleep(RETRY_PAUSE);
                 }
@@ -372,6 +387,17 @@ impl HookDesk {
             if self.must_defer(started) && self.send_defer(&request.id, DEFER_SECONDS) {
                 return Ok(Waited::Deferred);
             }
+        }
+    }
+
+    /// What the agent reads if nobody could decide for so long.
+    fn undecided_text(&self, error: &ApiError) -> String {
+        match error {
+            ApiError::Refused(report) => too_many_text(&report.message, &self.files.open_calls()),
+            ApiError::NotSent { .. }
+            | ApiError::Unreachable { .. }
+            | ApiError::Untrusted { .. }
+            | ApiError::InvalidResponse { .. } => unreachable_text(error),
         }
     }
 
@@ -425,26 +451,25 @@ impl HookDesk {
             file_contents: bound.file_contents(),
             runs: RunBy::Client,
             degree: Some(Degree::Hooked),
-            origin: Some(self.origin(
-                &call.conversation,
-                call.call_id.as_deref(),
-                call.subagent.as_deref(),
-            )),
+            origin: Some(ClientOrigin {
+                call: call.call_id.clone(),
+                subagent: call.subagent.clone(),
+                fails_open: self.client.fails_open(
+                    self.settings.version.as_deref(),
+                    self.settings.hooks_from,
+                    &call.tool,
+                ),
+                ..self.origin(&call.conversation)
+            }),
         }
     }
 
-    fn origin(
-        &self,
-        conversation: &str,
-        call: Option<&str>,
-        subagent: Option<&str>,
-    ) -> ClientOrigin {
+    fn origin(&self, conversation: &str) -> ClientOrigin {
         ClientOrigin {
             client: self.client.name().to_owned(),
             version: self.settings.version.clone(),
             session: Some(conversation.to_owned()),
-            call: call.map(str::to_owned),
-            subagent: subagent.map(str::to_owned),
+            ..ClientOrigin::default()
         }
     }
 
@@ -588,22 +613,6 @@ fn envelope(id: &MessageId, refers_to: Option<&MessageId>, message: ClientMessag
         envelope.insert("ref".to_owned(), refers_to.as_str().into());
     }
     envelope
-}
-
-fn not_run(why: &str) -> CallReport {
-    CallReport {
-        error: Some(why.to_owned()),
-        outcome: Some(RunOutcome::NotRun),
-        ..CallReport::default()
-    }
-}
-
-fn unknown(why: &str) -> CallReport {
-    CallReport {
-        error: Some(format!("outcome unknown: {why}")),
-        outcome: Some(RunOutcome::Unknown),
-        ..CallReport::default()
-    }
 }
 
 fn not_noted(error: &std::io::Error) -> String {

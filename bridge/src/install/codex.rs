@@ -2,6 +2,8 @@
 //!
 //! Its other hooks are skipped silently until each user has trusted them, so they are not used.
 
+use crate::hooks::LONGEST_WAIT_SECONDS;
+
 /// Lines around what is ours.
 const BEGIN: &str = "# pvp hook install: begin\n";
 const END: &str = "# pvp hook install: end\n";
@@ -9,27 +11,35 @@ const END: &str = "# pvp hook install: end\n";
 /// The events that the hook hears.
 const EVENTS: [&str; 4] = ["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop"];
 
-/// How long a question may wait, and a report may take, in seconds.
-const QUESTION_SECONDS: u64 = 2_000_000;
+/// Features that no user may set otherwise: without the first there are no hooks, and no hook is
+/// asked when something is typed into a command that runs.
+const FEATURES: [(&str, bool); 3] = [
+    ("hooks", true),
+    ("unified_exec_tty", false),
+    ("write_stdin_approval", true),
+];
+
+/// How long a report may take, in seconds.
 const REPORT_SECONDS: u64 = 120;
 
 /// The requirements with our hooks. The error says why they cannot be added.
 pub(super) fn with_hooks(text: &str, command: &str, directory: &str) -> Result<String, String> {
     let before = without_hooks(text);
-    let has_hooks = |line: &str| {
-        let line = line.trim_start();
-        line.starts_with("[hooks") || line.starts_with("[[hooks") || line.starts_with("hooks")
-    };
-    if before.lines().any(has_hooks) {
+    let settings: toml::Table = before
+        .parse()
+        .map_err(|error: toml::de::Error| format!("it cannot be read: {}", error.message()))?;
+    if settings.contains_key("hooks") {
         return Err("it has hooks of its own; add those of PVP by hand, or start codex with `pvp run -- codex`".to_owned());
     }
+    let features = feature_lines(settings.get("features"))?;
     // The line break belongs to what is added, and is taken out with it.
     let gap = if before.is_empty() { "" } else { "\n" };
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let mut added = format!("{gap}{BEGIN}[hooks]\nmanaged_dir = {}\n", quoted(directory));
+    let directory = quoted(directory);
+    let mut added = format!("{gap}{BEGIN}{features}[hooks]\nmanaged_dir = {directory}\n");
     for event in EVENTS {
         let (matcher, seconds) = match event {
-            "PreToolUse" => ("matcher = \"*\"\n", QUESTION_SECONDS),
+            "PreToolUse" => ("matcher = \"*\"\n", LONGEST_WAIT_SECONDS),
             _ => ("", REPORT_SECONDS),
         };
         added.push_str(&format!(
@@ -39,6 +49,28 @@ pub(super) fn with_hooks(text: &str, command: &str, directory: &str) -> Result<S
     }
     added.push_str(END);
     Ok(before + &added)
+}
+
+/// The lines that hold every user to the features that the hooks need. The error says what the
+/// features that are there already lack.
+fn feature_lines(present: Option<&toml::Value>) -> Result<String, String> {
+    let line = |(name, on): (&str, bool)| format!("{name} = {on}\n");
+    let Some(present) = present else {
+        let lines: String = FEATURES.into_iter().map(line).collect();
+        return Ok(format!("[features]\n{lines}\n"));
+    };
+    let is_so = |(name, on): &(&str, bool)| present.get(name) == Some(&toml::Value::Boolean(*on));
+    let missing: String = FEATURES
+        .into_iter()
+        .filter(|it| !is_so(it))
+        .map(line)
+        .collect();
+    match missing.is_empty() {
+        true => Ok(String::new()),
+        false => Err(format!(
+            "it has `[features]` of its own, which must say this too:\n{missing}add it and try again"
+        )),
+    }
 }
 
 /// The requirements as they are without our hooks.
@@ -69,6 +101,10 @@ mod tests {
             assert!(after.starts_with(before), "{after}");
             assert_eq!(after.matches("hook run codex").count(), 4, "{after}");
             assert!(after.contains("matcher = \"*\""));
+            let read: toml::Table = after.parse().unwrap();
+            assert_eq!(read["features"]["hooks"], toml::Value::Boolean(true));
+            let typing = &read["features"]["unified_exec_tty"];
+            assert_eq!(*typing, toml::Value::Boolean(false));
             assert_eq!(without_hooks(&after), before);
             // Installing again changes nothing.
             let again = with_hooks(&after, "'/opt/p v/pvp' hook run codex", "/etc/codex");
@@ -77,8 +113,33 @@ mod tests {
     }
 
     #[test]
+    fn features_that_are_there_must_hold_the_hooks() {
+        let with = |features: &str| with_hooks(features, "x", "/etc/codex");
+        let refused = with("[features]\nhooks = true\napps = false\n").unwrap_err();
+        assert!(
+            refused.contains("\nunified_exec_tty = false\n"),
+            "{refused}"
+        );
+        assert!(!refused.contains("hooks = true"), "{refused}");
+        let all =
+            "[features]\nhooks = true\nunified_exec_tty = false\nwrite_stdin_approval = true\n";
+        let after = with(all).unwrap();
+        assert_eq!(after.matches("[features]").count(), 1, "{after}");
+        assert_eq!(without_hooks(&after), all);
+    }
+
+    #[test]
     fn hooks_of_somebody_else_are_left_alone() {
-        for text in ["[hooks]\n", "[[hooks.Stop]]\n", "hooks.Stop = []\n"] {
+        for text in [
+            "[hooks]\n",
+            "[[hooks.Stop]]\n",
+            "hooks.Stop = []\n",
+            "[ hooks ]\n",
+            "[\"hooks\".x]\n",
+            "'hooks' = {}\n",
+            "not toml",
+            "[features]\nhooks = false\n",
+        ] {
             assert!(with_hooks(text, "x", "/etc/codex").is_err(), "{text}");
             assert_eq!(without_hooks(text), text);
         }

@@ -1,13 +1,14 @@
 //! One file of a client's settings, changed as a whole or not at all.
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use pvp_client::user_directories::create_private_directory;
 use pvp_protocol::Digest;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{InstallError, InstallScope, SettingsChange};
 use crate::json_text::{JsonText, JsonTextError};
@@ -20,6 +21,15 @@ pub(super) struct SettingsFile {
     scope: InstallScope,
 }
 
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ownership {
+    /// The client's settings, to which something of ours is added.
+    Shared,
+    /// A file that only PVP writes.
+    Ours,
+}
+
 /// What was there before, to give back exactly that.
 #[derive(Serialize, Deserialize)]
 struct Record {
@@ -30,10 +40,32 @@ struct Record {
 }
 
 impl SettingsFile {
-    pub(super) fn at(path: PathBuf, scope: InstallScope) -> Self {
+    /// The file at a path. In a project, which somebody else may have made, no link leads out of it;
+    /// and no link leads to a file that is wholly ours.
+    pub(super) fn at(
+        path: PathBuf,
+        scope: InstallScope,
+        ownership: Ownership,
+        project: &Path,
+    ) -> Result<Self, InstallError> {
+        let is_link = path
+            .symlink_metadata()
+            .is_ok_and(|metadata| metadata.is_symlink());
         // What people keep elsewhere and link to is changed there.
-        let path = path.canonicalize().unwrap_or(path);
-        Self { path, scope }
+        let real = path.canonicalize().unwrap_or_else(|_| real_parent(&path));
+        let file = Self { path: real, scope };
+        let real_project = project
+            .canonicalize()
+            .unwrap_or_else(|_| project.to_owned());
+        let leads_out = scope == InstallScope::Project && !file.path.starts_with(real_project);
+        match is_link && ownership == Ownership::Ours || leads_out {
+            true => Err(InstallError::NotPossible(format!(
+                "{} is a link, or in a directory that is one, and leads to {}; it is left alone",
+                path.display(),
+                file.path.display()
+            ))),
+            false => Ok(file),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -66,7 +98,7 @@ impl SettingsFile {
         };
         self.write_record(records, &record)
             .map_err(|why| self.failed(why))?;
-        self.write(&after)?;
+        self.write(&after, current.as_deref())?;
         Ok(SettingsChange::Written(self.path.clone()))
     }
 
@@ -97,25 +129,54 @@ impl SettingsFile {
         let done = match restored {
             Some(text) if text == current => SettingsChange::Unchanged(self.path.clone()),
             Some(text) => {
-                self.write(&text)?;
+                self.write(&text, Some(&current))?;
                 SettingsChange::Written(self.path.clone())
             }
-            None => self.remove()?,
+            None => self.delete()?,
         };
         self.forget_record(records);
         Ok(done)
     }
 
-    /// Writes a file that is wholly ours.
-    pub(super) fn replace(&self, text: &str) -> Result<SettingsChange, InstallError> {
-        if self.read()?.as_deref() == Some(text) {
+    /// The settings, without their comments.
+    pub(super) fn value(&self) -> Result<Value, InstallError> {
+        let text = self.parse(self.read()?.as_deref())?;
+        text.value().map_err(|why| self.unreadable(why))
+    }
+
+    /// Refuses a file that should be wholly ours and is not.
+    pub(super) fn check(&self, is_ours: impl Fn(&str) -> bool) -> Result<(), InstallError> {
+        match self.read()? {
+            Some(current) if !is_ours(&current) => Err(self.not_ours()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Writes a file that is wholly ours, which what is there must be too.
+    pub(super) fn replace(
+        &self,
+        text: &str,
+        is_ours: impl Fn(&str) -> bool,
+    ) -> Result<SettingsChange, InstallError> {
+        self.check(is_ours)?;
+        let current = self.read()?;
+        if current.as_deref() == Some(text) {
             return Ok(SettingsChange::Unchanged(self.path.clone()));
         }
-        self.write(text)?;
+        self.write(text, current.as_deref())?;
         Ok(SettingsChange::Written(self.path.clone()))
     }
 
-    pub(super) fn remove(&self) -> Result<SettingsChange, InstallError> {
+    /// Removes a file that is wholly ours, which what is there must be.
+    pub(super) fn remove(
+        &self,
+        is_ours: impl Fn(&str) -> bool,
+    ) -> Result<SettingsChange, InstallError> {
+        self.check(is_ours)?;
+        self.delete()
+    }
+
+    fn delete(&self) -> Result<SettingsChange, InstallError> {
         match std::fs::remove_file(&self.path) {
             Ok(()) => Ok(SettingsChange::Removed(self.path.clone())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -127,6 +188,9 @@ impl SettingsFile {
 
     pub(super) fn read(&self) -> Result<Option<String>, InstallError> {
         match std::fs::metadata(&self.path) {
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(self.failed(io::Error::other("it is not a file")));
+            }
             Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
                 return Err(self.failed(io::Error::other("the file is too long")));
             }
@@ -142,21 +206,68 @@ impl SettingsFile {
         JsonText::parse(text.unwrap_or_default()).map_err(|why| self.unreadable(why))
     }
 
-    fn write(&self, text: &str) -> Result<(), InstallError> {
-        self.try_write(text).map_err(|why| self.failed(why))
+    /// Writes the file, if it is still what was read.
+    fn write(&self, text: &str, before: Option<&str>) -> Result<(), InstallError> {
+        let parent = self.path.parent().unwrap_or(Path::new("."));
+        let mode = self.mode_to_write(parent).map_err(|why| self.failed(why))?;
+        self.make_directory(parent)
+            .map_err(|why| self.failed(why))?;
+        let unchanged = || match self.read() {
+            Ok(now) if now.as_deref() == before => Ok(()),
+            Ok(_) | Err(_) => Err(io::Error::other(
+                "it was changed at the same time; try again",
+            )),
+        };
+        self.try_write(parent, mode, text, unchanged)
+            .map_err(|why| self.failed(why))
+    }
+
+    /// The mode that the file is written with, if it may be written: it must belong to whoever runs
+    /// this, or the client could not read it any more.
+    fn mode_to_write(&self, parent: &Path) -> io::Result<u32> {
+        let existing = parent.ancestors().find(|directory| directory.exists());
+        let owner = rustix::process::geteuid().as_raw();
+        let is_foreign = |path: &Path| path.metadata().is_ok_and(|it| it.uid() != owner);
+        let foreign = is_foreign(&self.path) || existing.is_some_and(is_foreign);
+        if foreign && self.scope != InstallScope::Managed {
+            return Err(io::Error::other(
+                "it, or its directory, belongs to another user; run this as that user",
+            ));
+        }
+        match self.path.metadata() {
+            Ok(metadata) if metadata.permissions().mode() & 0o200 == 0 => Err(io::Error::other(
+                "it is read-only; make it writable if PVP may change it",
+            )),
+            Ok(metadata) => Ok(metadata.permissions().mode() & 0o7777),
+            Err(_) => Ok(match self.scope {
+                InstallScope::User => 0o600,
+                InstallScope::Project | InstallScope::Managed => 0o644,
+            }),
+        }
+    }
+
+    /// Makes the directory of the file. For the whole machine everybody must be able to read it,
+    /// whatever the mask of the administrator is.
+    fn make_directory(&self, parent: &Path) -> io::Result<()> {
+        let missing = parent.ancestors().take_while(|it| !it.exists());
+        let missing: Vec<_> = missing.map(Path::to_owned).collect();
+        std::fs::create_dir_all(parent)?;
+        match self.scope {
+            InstallScope::User | InstallScope::Project => Ok(()),
+            InstallScope::Managed => missing
+                .iter()
+                .try_for_each(|made| std::fs::set_permissions(made, Permissions::from_mode(0o755))),
+        }
     }
 
     /// Writes the file so that a reader sees all of it or what was there before.
-    fn try_write(&self, text: &str) -> io::Result<()> {
-        let parent = self.path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(parent)?;
-        let mode = match std::fs::metadata(&self.path) {
-            Ok(metadata) => metadata.permissions().mode() & 0o7777,
-            Err(_) => match self.scope {
-                InstallScope::User => 0o600,
-                InstallScope::Project | InstallScope::Managed => 0o644,
-            },
-        };
+    fn try_write(
+        &self,
+        parent: &Path,
+        mode: u32,
+        text: &str,
+        check: impl Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = parent.join(format!(".{name}.pvp-{}", std::process::id()));
         let mut options = OpenOptions::new();
@@ -164,8 +275,9 @@ impl SettingsFile {
         let write = || {
             let mut file = options.open(&temporary)?;
             file.write_all(text.as_bytes())?;
-            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+            file.set_permissions(Permissions::from_mode(mode))?;
             file.sync_all()?;
+            check()?;
             std::fs::rename(&temporary, &self.path)
         };
         write().inspect_err(|_| {
@@ -199,6 +311,11 @@ impl SettingsFile {
         let _ = std::fs::remove_file(self.record_path(records));
     }
 
+    fn not_ours(&self) -> InstallError {
+        let why = io::Error::other("it is not PVP's; move it away and try again");
+        self.failed(why)
+    }
+
     fn unreadable(&self, why: JsonTextError) -> InstallError {
         let path = self.path.clone();
         InstallError::Unreadable { path, why }
@@ -207,5 +324,26 @@ impl SettingsFile {
     fn failed(&self, why: io::Error) -> InstallError {
         let path = self.path.clone();
         InstallError::Io { path, why }
+    }
+}
+
+/// A path with its directory as it really is, for a file that is not there.
+fn real_parent(path: &Path) -> PathBuf {
+    let mut missing = Vec::new();
+    let mut existing = path;
+    loop {
+        if let Ok(real) = existing.canonicalize() {
+            return missing
+                .iter()
+                .rev()
+                .fold(real, |real, name| real.join(name));
+        }
+        match (existing.file_name(), existing.parent()) {
+            (Some(name), Some(parent)) => {
+                missing.push(name.to_owned());
+                existing = parent;
+            }
+            (Some(_), None) | (None, _) => return path.to_owned(),
+        }
     }
 }

@@ -24,6 +24,9 @@ pub(crate) const EVENTS: [&str; 8] = [
 /// How long a question may wait, in seconds: below what fits in milliseconds of 32 bits.
 const TIMEOUT_SECONDS: u64 = 2_000_000;
 
+/// How often the status line is drawn again, in seconds.
+const STATUS_SECONDS: u64 = 10;
+
 /// How long a report may take.
 const REPORT_SECONDS: u64 = 120;
 
@@ -65,7 +68,8 @@ const COMMANDS_ELSEWHERE: [&str; 5] = [
     "ultrareview",
 ];
 
-const VARIABLES_WITHOUT_HOOKS: [&str; 2] = ["CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"];
+pub(crate) const VARIABLES_WITHOUT_HOOKS: [&str; 2] =
+    ["CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"];
 
 pub(super) fn plan(
     arguments: &[OsString],
@@ -220,7 +224,11 @@ pub(super) fn add_hooks(
         }
     }
     if !has_status_line() && !settings.contains_key("statusLine") {
-        let line = json!({ "type": "command", "command": hook.status_command() });
+        let line = json!({
+            "type": "command", "command": hook.status_command(),
+            // How long a call has waited changes while nothing else does.
+            "refreshInterval": STATUS_SECONDS,
+        });
         settings.insert("statusLine".to_owned(), line);
     }
 }

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::LaunchError;
-use crate::codex::FEATURES_OFF;
+use crate::codex::methods::WebSearch;
+use crate::codex::{FEATURES_OFF, FEATURES_ON};
 
 /// How Codex is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct ScreenPlan {
     directory: Option<PathBuf>,
     /// What the app-server is told too.
     pub settings: Vec<OsString>,
+    /// Whether the person wants the web to be searched.
+    pub web_search: WebSearch,
 }
 
 /// One prompt without a screen.
@@ -42,6 +45,8 @@ pub struct ExecPlan {
     pub directory: Option<PathBuf>,
     /// Where the answer is written.
     pub last_message: Option<PathBuf>,
+    /// Whether the person wants the web to be searched.
+    pub web_search: WebSearch,
 }
 
 impl CodexPlan {
@@ -252,6 +257,9 @@ fn check(word: &Word) -> Result<(), LaunchError> {
                 "--enable" if FEATURES_OFF.contains(&value.trim()) => {
                     switches_off(format!("--enable {value}"))
                 }
+                "--disable" if FEATURES_ON.contains(&value.trim()) => {
+                    switches_off(format!("--disable {value}"))
+                }
                 "--profile" => Err(LaunchError::NotTaken {
                     flag: format!("--profile {value}"),
                     instead: ", and give its settings with -c",
@@ -275,13 +283,17 @@ fn decides_what_is_asked(setting: &str) -> bool {
     let feature = parts.next();
     SETTINGS_OF_OTHERS.contains(&top)
         || key.contains("approval_mode")
-        || top == "features" && feature.is_none_or(|feature| FEATURES_OFF.contains(&feature) && on)
+        || top == "features"
+            && feature.is_none_or(|feature| {
+                FEATURES_OFF.contains(&feature) && on || FEATURES_ON.contains(&feature) && !on
+            })
 }
 
 fn screen(words: Vec<Word>, subcommand: Option<OsString>) -> ScreenPlan {
     let mut plan = ScreenPlan {
         subcommand,
         settings: settings(&words),
+        web_search: web_search(&words),
         ..ScreenPlan::default()
     };
     let mut plain = Vec::new();
@@ -304,6 +316,24 @@ fn screen(words: Vec<Word>, subcommand: Option<OsString>) -> ScreenPlan {
     plan
 }
 
+/// Whether the person asks for a search of the web, about which Codex asks nobody.
+fn web_search(words: &[Word]) -> WebSearch {
+    let asks = |word: &Word| match word {
+        Word::Flag(flag) => flag == "--search",
+        Word::Option("--config", value) => {
+            let value = value.to_string_lossy();
+            let key = value.split('=').next().unwrap_or_default();
+            key.contains("web_search")
+        }
+        Word::Option("--enable", value) => value.to_string_lossy().contains("web_search"),
+        Word::Option(..) | Word::Plain(_) => false,
+    };
+    match words.iter().any(asks) {
+        true => WebSearch::AsAsked,
+        false => WebSearch::Off,
+    }
+}
+
 /// What the app-server takes.
 fn settings(words: &[Word]) -> Vec<OsString> {
     let taken = ["--config", "--enable", "--disable"];
@@ -319,6 +349,7 @@ fn settings(words: &[Word]) -> Vec<OsString> {
 fn exec(words: Vec<Word>) -> Result<ExecPlan, LaunchError> {
     let mut plan = ExecPlan {
         settings: settings(&words),
+        web_search: web_search(&words),
         ..ExecPlan::default()
     };
     let not_taken = |flag: String| {
@@ -399,6 +430,13 @@ mod tests {
             panic!("{plan:?}");
         };
         assert_eq!(plan.settings, ["--config", "a=1", "--enable", "x"]);
+        assert_eq!(plan.web_search, WebSearch::Off);
+        for words in [["--search"].as_slice(), &["-c", "web_search=\"live\""]] {
+            let Ok(CodexPlan::Screen(plan)) = plan_for(words) else {
+                panic!("{words:?}");
+            };
+            assert_eq!(plan.web_search, WebSearch::AsAsked, "{words:?}");
+        }
     }
 
     #[test]
@@ -425,6 +463,10 @@ mod tests {
                 "mcp_servers.x.default_tools_approval_mode=\"approve\"",
             ],
             &["--enable", "hooks"],
+            &["--enable", "connectors"],
+            &["-c", "features.codex_hooks=true"],
+            &["-c", "features.write_stdin_approval=false"],
+            &["--disable", "write_stdin_approval"],
             &["--remote", "ws://elsewhere"],
             &["exec", "--yolo", "x"],
             &["exec", "-c", "approval_policy=never", "x"],
@@ -467,6 +509,7 @@ mod tests {
             sandbox: Some("read-only".to_owned()),
             directory: None,
             last_message: Some("out".into()),
+            web_search: WebSearch::Off,
         };
         assert_eq!(plan_for(&words), Ok(CodexPlan::Exec(expected)));
         for words in [

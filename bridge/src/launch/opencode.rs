@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::project_settings;
-use super::{HookProgram, LaunchError, LaunchPlan, ProjectPlace, ProjectTrust};
+use super::{HookProgram, LaunchError, LaunchPlan, ProjectPlace, ProjectTrust, WaitingText};
 
 const PLUGIN: &str = include_str!("opencode_plugin.js");
 
@@ -29,6 +29,7 @@ pub(super) fn plan(
     hook: &HookProgram,
     place: ProjectPlace<'_>,
     given_config: Option<&str>,
+    waiting: &WaitingText,
 ) -> Result<LaunchPlan, LaunchError> {
     for (index, word) in arguments.iter().enumerate() {
         let text = word.to_string_lossy();
@@ -39,7 +40,8 @@ pub(super) fn plan(
             return Err(LaunchError::SwitchesOff { flag });
         }
     }
-    let plugin = write_plugin(hook).map_err(|error| LaunchError::Plugin(error.to_string()))?;
+    let plugin =
+        write_plugin(hook, waiting).map_err(|error| LaunchError::Plugin(error.to_string()))?;
     let mut config = match given_config {
         None | Some("") => Map::new(),
         Some(text) => match serde_json::from_str(text) {
@@ -107,18 +109,21 @@ fn add_instructions(config: &mut Map<String, Value>, workspace: &Path) {
 
 /// The plugin that asks by these words. With a backstop it takes away the denial that stands in the
 /// configuration for when it is not loaded.
-pub(crate) fn plugin_text(words: &[String], backstop: bool) -> String {
-    let place = json!({ "words": words, "backstop": backstop });
-    format!("const place = {place}\n{PLUGIN}")
+pub(crate) fn plugin_text(words: &[String], backstop: bool, waiting: &WaitingText) -> String {
+    let place = json!({ "words": words, "backstop": backstop, "waiting": waiting.0 });
+    format!("{PLUGIN_BEGIN}{place}\n{PLUGIN}")
 }
 
+/// How the text of the plugin begins.
+pub(crate) const PLUGIN_BEGIN: &str = "const place = ";
+
 /// Writes the plugin for one client; returns its address.
-fn write_plugin(hook: &HookProgram) -> std::io::Result<String> {
+fn write_plugin(hook: &HookProgram, waiting: &WaitingText) -> std::io::Result<String> {
     let program = hook.program.to_string_lossy().into_owned();
     let files = hook.files.to_string_lossy().into_owned();
     let words = ["hook", "run", "opencode", "--files"].map(str::to_owned);
     let words: Vec<_> = [program].into_iter().chain(words).chain([files]).collect();
-    let content = plugin_text(&words, true);
+    let content = plugin_text(&words, true, waiting);
     let path = hook.files.join("pvp.js");
     let mut options = std::fs::OpenOptions::new();
     options.create(true).truncate(true).write(true).mode(0o600);
@@ -130,6 +135,10 @@ fn write_plugin(hook: &HookProgram) -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn waiting() -> WaitingText {
+        WaitingText("PVP asks ann".to_owned())
+    }
 
     #[test]
     fn nothing_runs_without_the_plugin_and_what_leaves_it_out_is_refused() {
@@ -144,7 +153,7 @@ mod tests {
         };
         let given = r#"{"plugin":["mine"],"permission":{"bash":"allow"},"model":"m"}"#;
         let words = ["run".into(), "do it".into()];
-        let planned = plan(&words, &hook, place, Some(given)).unwrap();
+        let planned = plan(&words, &hook, place, Some(given), &waiting()).unwrap();
         assert_eq!(planned.arguments, words);
         let (name, config) = &planned.environment[0];
         assert_eq!(name, CONFIG);
@@ -160,6 +169,7 @@ mod tests {
         let plugin = std::fs::read_to_string(address.strip_prefix("file://").unwrap()).unwrap();
         assert!(plugin.starts_with(r#"const place = {"#), "{plugin}");
         assert!(plugin.contains("\"/opt/pvp\""));
+        assert!(plugin.contains("\"waiting\":\"PVP asks ann\""));
         assert!(
             planned
                 .environment
@@ -167,12 +177,21 @@ mod tests {
         );
         for word in ["--pure", "attach", "--attach=http://h"] {
             assert!(matches!(
-                plan(&[word.into()], &hook, place, None),
+                plan(&[word.into()], &hook, place, None, &waiting()),
                 Err(LaunchError::SwitchesOff { .. })
             ));
         }
-        assert!(plan(&["run".into(), "attach".into()], &hook, place, None).is_ok());
-        assert!(plan(&[], &hook, place, Some("[]")).is_err());
+        assert!(
+            plan(
+                &["run".into(), "attach".into()],
+                &hook,
+                place,
+                None,
+                &waiting()
+            )
+            .is_ok()
+        );
+        assert!(plan(&[], &hook, place, Some("[]"), &waiting()).is_err());
     }
 
     #[test]
@@ -191,7 +210,7 @@ mod tests {
             let workspace = &workspace;
             let place = ProjectPlace { workspace, trust };
             let given = r#"{"instructions":["mine.md"]}"#;
-            let planned = plan(&[], &hook, place, Some(given)).unwrap();
+            let planned = plan(&[], &hook, place, Some(given), &waiting()).unwrap();
             let config = planned.environment[0].1.clone().unwrap();
             let config: Value = serde_json::from_str(config.to_str().unwrap()).unwrap();
             let left_out = (WITHOUT_PROJECT.to_owned(), Some("1".into()));

@@ -9,6 +9,10 @@ const subagents = new Map() // names of subagents, by session
 const prompts = new Set() // messages that people wrote
 const said = new Map() // what the agent said last, by session
 
+// A call that is decided sooner is not worth a notice.
+const NOTICE_MILLIS = 2000
+const NOTICE_AGAIN_MILLIS = 60000
+
 // Asks once. Whatever goes wrong is a denial.
 const ask = (event) =>
   new Promise((resolve) => {
@@ -51,6 +55,22 @@ export const Pvp = async ({ client, directory }) => {
     for (const { sessionID } of running.values()) abort(sessionID)
   }, 250)
   watch.unref()
+  // Says in the screen that people are asked, as long as they are. Without a screen nobody sees it.
+  const notice = (tool) => {
+    const began = Date.now()
+    let timer
+    const show = () => {
+      const minutes = Math.floor((Date.now() - began) / 60000)
+      const since = minutes > 0 ? `, for ${minutes} min` : ""
+      const body = { title: "PVP", message: `${tool} waits${since}. ${place.waiting}`, variant: "info" }
+      Promise.resolve().then(() => client.tui?.showToast?.({ body })).catch(() => {})
+      timer = setTimeout(show, place.noticeAgain ?? NOTICE_AGAIN_MILLIS)
+      timer.unref()
+    }
+    timer = setTimeout(show, place.noticeAfter ?? NOTICE_MILLIS)
+    timer.unref()
+    return () => clearTimeout(timer)
+  }
   const ended = async (input, result) => {
     const call = running.get(input.callID)
     if (!call) return
@@ -72,7 +92,8 @@ export const Pvp = async ({ client, directory }) => {
       // Read once and written back as plain values: what another plugin left there may say
       // something else each time it is read.
       const args = JSON.parse(JSON.stringify(output.args ?? {}))
-      const answer = await ask({ ...call, event: "before", args })
+      const noLonger = notice(tool)
+      const answer = await ask({ ...call, event: "before", args }).finally(noLonger)
       if (answer.answer !== "allow") {
         if (answer.stop) await abort(sessionID)
         throw new Error(answer.reason ?? "Not allowed.")

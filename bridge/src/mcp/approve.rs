@@ -5,7 +5,7 @@
 use pvp_agent::agent::Agent;
 use pvp_client::fresh_id;
 use pvp_protocol::JsonObject;
-use pvp_protocol::payload::{Degree, RunOutcome};
+use pvp_protocol::payload::Degree;
 use serde_json::{Value, json};
 
 use super::followed_call::{self, FollowedCall};
@@ -61,7 +61,6 @@ impl PermissionPrompts {
             version,
             workspace: agent.settings().workspace.clone(),
             degree: Degree::Hooked,
-            takes_edits: true,
         };
         Self {
             supervisor: Supervisor::with_proposer(agent.proposer().clone(), client),
@@ -110,28 +109,18 @@ async fn allow(bound: &BoundCall, call: &PromptedCall, allowed: AllowedCall) -> 
         None => bound.granted_input(&bound.proposed().arguments),
         Some(edited) => bound.granted_input(edited),
     };
-    let (decision, error, outcome) = match input {
+    let (decision, report) = match input {
         Ok(edited) => {
             let input = edited.unwrap_or_else(|| call.input.clone());
-            let why = "outcome unknown: the client ran it and does not say how it ended";
-            (
-                PromptAnswer::Allow { input },
-                why.to_owned(),
-                RunOutcome::Unknown,
-            )
+            let why = "the client ran it and does not say how it ended";
+            (PromptAnswer::Allow { input }, CallReport::unknown(why))
         }
         Err(why) => {
             let why = format!("Not run: {why}.");
-            (PromptAnswer::deny(&why), why, RunOutcome::NotRun)
+            (PromptAnswer::deny(&why), CallReport::not_run(why))
         }
     };
-    allowed
-        .finish(CallReport {
-            error: Some(error),
-            outcome: Some(outcome),
-            ..CallReport::default()
-        })
-        .await;
+    allowed.finish(report).await;
     decision
 }
 

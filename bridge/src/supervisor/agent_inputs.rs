@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 const MAX_REQUESTS: usize = 16;
 
 /// What people ask, from the inputs of an agent; nothing if somebody else reads those.
-pub(super) fn person_requests(inputs: Option<AgentInputs>) -> mpsc::Receiver<PersonRequest> {
+pub(crate) fn person_requests(inputs: Option<AgentInputs>) -> mpsc::Receiver<PersonRequest> {
     let (requests, receiver) = mpsc::channel(MAX_REQUESTS);
     if let Some(mut inputs) = inputs {
         tokio::spawn(async move {

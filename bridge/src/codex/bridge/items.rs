@@ -23,13 +23,18 @@ pub(super) struct Item {
     pub(super) questions: u32,
     /// The question about it that is not answered.
     pub(super) question: Option<u64>,
-    /// What was allowed to run.
-    pub(super) command: Option<String>,
+    /// What was allowed to run, as [`calls::runs`] says it.
+    pub(super) allowed: Option<Value>,
     /// Where it is reported, while it runs.
     pub(super) running: Option<CodexCall>,
     /// Whether people know that it ran unasked.
     is_noticed: bool,
+    /// The beginning of what it has printed: at its end, Codex sometimes says that there was nothing.
+    printed: String,
 }
+
+/// Bytes of what a call prints that are kept until it ends; a result has no more.
+const MAX_PRINTED_BYTES: usize = 64 * 1024;
 
 #[derive(Default)]
 pub(super) struct Items(HashMap<(String, String), Item>);
@@ -52,12 +57,14 @@ impl Items {
         self.0.remove(&(thread.to_owned(), item.to_owned()))
     }
 
-    /// A call of an MCP tool that nobody was asked about yet.
+    /// The call of an MCP tool that nobody was asked about yet and that a question is about. The
+    /// question names the tool only in its message.
     pub(super) fn find_unasked_tool(
         &self,
         thread: &str,
         server: &str,
         arguments: &Value,
+        message: &str,
     ) -> Option<String> {
         let mut found: Vec<_> = self
             .0
@@ -71,21 +78,36 @@ impl Items {
                     && item.questions == 0
                     && text(&item.body, "type") == "mcpToolCall"
                     && text(&item.body, "server") == server
+                    && message.contains(&format!("\"{}\"", text(&item.body, "tool")))
                     && same_arguments
             })
-            .map(|((_, id), item)| (item.body.get("startedAtMs").and_then(Value::as_i64), id))
+            .map(|((_, id), item)| {
+                (
+                    item.body.get("startedAtMs").and_then(Value::as_i64),
+                    id,
+                    item,
+                )
+            })
             .collect();
-        found.sort();
-        found.first().map(|(_, id)| (*id).clone())
+        found.sort_by_key(|(started, id, _)| (*started, *id));
+        let (_, first, item) = found.first()?;
+        let tool = text(&item.body, "tool");
+        let is_clear = found
+            .iter()
+            .all(|(_, _, item)| text(&item.body, "tool") == tool);
+        is_clear.then(|| (*first).clone())
     }
 
     pub(super) fn output(&mut self, thread: &str, item: &str, delta: &str) {
         if let Some(Item {
             running: Some(running),
+            printed,
             ..
         }) = self.get(thread, item)
         {
             running.output(delta);
+            let room = MAX_PRINTED_BYTES - printed.len();
+            printed.push_str(&delta[..delta.floor_char_boundary(room)]);
         }
     }
 
@@ -101,10 +123,42 @@ impl Items {
     }
 }
 
-/// The items that are calls which Codex asks about.
-fn is_call(item: &JsonObject) -> bool {
-    ["commandExecution", "fileChange", "mcpToolCall"].contains(&text(item, "type"))
+/// What an item is about.
+enum ItemKind {
+    /// A call that Codex asks about.
+    Call,
+    /// What it says, thinks or is told, and what its subagents do, who ask for themselves.
+    Talk,
+    /// What the model's provider does by itself.
+    ByProvider,
+    /// Anything else: nobody was asked about it.
+    Unknown,
 }
+
+impl ItemKind {
+    fn of(item: &JsonObject) -> Self {
+        match text(item, "type") {
+            "commandExecution" | "fileChange" | "mcpToolCall" => Self::Call,
+            "userMessage"
+            | "hookPrompt"
+            | "agentMessage"
+            | "functionCallOutput"
+            | "plan"
+            | "reasoning"
+            | "collabAgentToolCall"
+            | "subAgentActivity"
+            | "sleep"
+            | "enteredReviewMode"
+            | "exitedReviewMode"
+            | "contextCompaction" => Self::Talk,
+            "webSearch" | "imageGeneration" => Self::ByProvider,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Characters of what Codex did unasked that are told.
+const MAX_TOLD_CHARS: usize = 500;
 
 impl CodexBridge {
     pub(super) fn on_item_started(&mut self, thread: &str, params: &JsonObject) {
@@ -115,14 +169,30 @@ impl CodexBridge {
             let (agent, path) = (text(body, "agentThreadId"), text(body, "agentPath"));
             self.threads.name_subagent(agent, path);
         }
-        if !is_call(body) {
-            return;
+        match ItemKind::of(body) {
+            ItemKind::Call => self.on_call_started(thread, body),
+            ItemKind::Unknown => {
+                let id = text(body, "id");
+                if let Some(item) = self.items.entry(thread, id) {
+                    item.body = body.clone();
+                }
+                self.notice_unasked(thread, id);
+            }
+            ItemKind::Talk | ItemKind::ByProvider => {}
         }
+    }
+
+    fn on_call_started(&mut self, thread: &str, body: &JsonObject) {
         let id = text(body, "id").to_owned();
         let Some(item) = self.items.entry(thread, &id) else {
             return self.tell_and_interrupt(thread, "it makes more calls than can be followed");
         };
+        let is_other = !item.body.is_empty() && calls::runs(&item.body) != calls::runs(body);
         item.body = body.clone();
+        if let (true, Some(question)) = (is_other, item.question) {
+            let why = "Not run: the call was changed while people looked at it. Make it again.";
+            return self.decline(question, why);
+        }
         // A command that was asked about has no process before the answer.
         let runs = body.get("processId").is_some_and(|it| !it.is_null());
         if runs && item.running.is_none() {
@@ -159,8 +229,10 @@ impl CodexBridge {
             self.last_message
                 .send_replace(text(body, "text").to_owned());
         }
-        if !is_call(body) {
-            return;
+        match ItemKind::of(body) {
+            ItemKind::Talk => return,
+            ItemKind::ByProvider => return self.tell_by_provider(body),
+            ItemKind::Call | ItemKind::Unknown => {}
         }
         let item = self.items.remove(thread, &id).unwrap_or_default();
         if let Some(question) = item.question {
@@ -169,15 +241,16 @@ impl CodexBridge {
         match item.running {
             Some(running) => {
                 let mut report = calls::report(body);
-                let ran = text(body, "command");
-                if item
-                    .command
-                    .as_deref()
-                    .is_some_and(|allowed| allowed != ran)
-                {
+                if report.stdout.is_empty() {
+                    report.stdout = item.printed;
+                }
+                let ran = calls::runs(body);
+                if item.allowed.is_some_and(|allowed| allowed != ran) {
+                    let shown = shortened(&shown_value(&ran));
                     report.success = false;
-                    report.error =
-                        Some(format!("the client says that it ran something else: {ran}"));
+                    report.error = Some(format!(
+                        "the client says that it ran something else: {shown}"
+                    ));
                 }
                 self.unreported.push(running.finish(report));
             }
@@ -206,7 +279,7 @@ impl CodexBridge {
                 let (server, tool) = (text(body, "server"), text(body, "tool"));
                 format!("it called the tool `{tool}` of `{server}`")
             }
-            _ => {
+            "fileChange" => {
                 let changes = body.get("changes").and_then(Value::as_array);
                 let paths = changes.into_iter().flatten();
                 let paths: Vec<_> = paths
@@ -215,8 +288,31 @@ impl CodexBridge {
                     .collect();
                 format!("it changed {}", paths.join(", "))
             }
+            other => format!("it did something that PVP does not know (`{other}`)"),
         };
-        self.tell_and_interrupt(thread, &what);
+        self.tell_and_interrupt(thread, &shortened(&what));
+    }
+
+    /// Tells what the model's provider did by itself. It cannot be stopped any more.
+    fn tell_by_provider(&mut self, body: &JsonObject) {
+        let what = match text(body, "type") {
+            "webSearch" => {
+                let action = body.get("action").filter(|action| !action.is_null());
+                let query = Value::from(text(body, "query"));
+                format!(
+                    "searched the web: {}",
+                    shown_value(action.unwrap_or(&query))
+                )
+            }
+            _ => format!("made an image: {}", text(body, "savedPath")),
+        };
+        let told = format!(
+            "\n[PVP: nobody is asked when Codex's provider {}]\n",
+            shortened(&what)
+        );
+        if self.spoken.try_send(ClientEvent::Text(told)).is_err() {
+            tracing::error!(what, "what Codex's provider did is not in the record");
+        }
     }
 
     /// Tells everybody what Codex did without asking, and ends its turn.
@@ -233,7 +329,22 @@ impl CodexBridge {
         let turn = self.threads.get(thread).turn.unwrap_or_default();
         let params = json!({ "threadId": thread, "turnId": turn });
         self.ask("turn/interrupt", params, OwnRequest::Other);
+        self.expect_end_of_turns();
     }
+}
+
+/// A value as people read it.
+fn shown_value(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn shortened(text: &str) -> String {
+    let plain = text
+        .chars()
+        .filter(|char| !char.is_control() || *char == '\n');
+    plain.take(MAX_TOLD_CHARS).collect()
 }
 
 /// Whether Codex says that it did not do what it had begun.
@@ -246,10 +357,11 @@ fn was_not_run(body: &JsonObject) -> bool {
                 && body.get("durationMs").and_then(Value::as_i64).unwrap_or(0) == 0
         }
         "fileChange" => text(body, "status") != "completed",
-        _ => {
+        "commandExecution" => {
             let ran = |name: &str| body.get(name).is_some_and(|it| !it.is_null());
             text(body, "status") == "declined"
                 || !ran("exitCode") && !ran("processId") && !ran("aggregatedOutput")
         }
+        _ => false,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pvp_agent::proposer::{PersonRequest, PersonRequestKind};
-use pvp_protocol::payload::{FinishReason, InterruptAction, InterruptUrgency};
+use pvp_protocol::payload::{FinishReason, InterruptUrgency};
 use pvp_protocol::{JsonObject, MessageId};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::super::methods;
 use super::{BridgeEnd, CodexBridge, OwnRequest};
 use crate::headless::{ClientEvent, ClientInstruction};
+use crate::supervisor::heeded;
 
 /// Prompts that may wait; further ones are dropped.
 const MAX_HELD: usize = 64;
@@ -83,13 +84,17 @@ impl CodexBridge {
     }
 
     pub(super) fn interrupt_turns(&mut self) {
-        let turns = self.threads.turns();
-        if !turns.is_empty() {
-            self.kill_at.get_or_insert(Instant::now() + INTERRUPT_GRACE);
-        }
-        for (thread, turn) in turns {
+        for (thread, turn) in self.threads.turns() {
             let params = json!({ "threadId": thread, "turnId": turn });
             self.ask("turn/interrupt", params, OwnRequest::Other);
+        }
+        self.expect_end_of_turns();
+    }
+
+    /// Ends Codex if it does not end the turns that it was told to end.
+    pub(super) fn expect_end_of_turns(&mut self) {
+        if !self.threads.turns().is_empty() {
+            self.kill_at.get_or_insert(Instant::now() + INTERRUPT_GRACE);
         }
     }
 
@@ -153,10 +158,6 @@ impl CodexBridge {
 }
 
 fn acknowledge(bridge: &CodexBridge, id: &MessageId, urgency: InterruptUrgency) {
-    let action = match urgency {
-        InterruptUrgency::Pause => InterruptAction::Paused,
-        InterruptUrgency::Stop | InterruptUrgency::Emergency => InterruptAction::Stopped,
-    };
     let (supervisor, id) = (bridge.supervisor.clone(), id.clone());
-    tokio::spawn(async move { supervisor.acknowledge(&id, action).await });
+    tokio::spawn(async move { supervisor.acknowledge(&id, heeded(urgency)).await });
 }

@@ -2,7 +2,6 @@
 
 use pvp_protocol::JsonObject;
 use pvp_protocol::api::VoteChoice;
-use pvp_protocol::payload::RunOutcome;
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
@@ -34,8 +33,8 @@ pub(super) struct ScreenQuestion {
     params: JsonObject,
     /// The task that has it decided; ending it withdraws the call.
     pub(super) decides: AbortHandle,
-    /// The command as it was asked about.
-    command: Option<String>,
+    /// What Codex says it will do.
+    runs: Option<Value>,
     /// The proposal that waits, once it does.
     waits: Option<WaitingProposal>,
     /// Whether the screen shows it.
@@ -48,6 +47,7 @@ impl CodexBridge {
     pub(super) fn on_question(&mut self, id: Value, method: &str, params: JsonObject) {
         match method {
             "item/commandExecution/requestApproval" => {
+                let params = self.with_directory(params);
                 let place = self.place_of(&params);
                 let asked = calls::command(&params, &place);
                 self.have_decided(id, method, params, QuestionKind::Command, asked);
@@ -74,6 +74,19 @@ impl CodexBridge {
                 self.send(wire::refusal(&id, "PVP declines what it does not know"));
             }
         }
+    }
+
+    /// The directory of a command is said with the question, or was said when it was announced.
+    fn with_directory(&mut self, mut params: JsonObject) -> JsonObject {
+        if text(&params, "cwd").is_empty()
+            && let Some(item) = self
+                .items
+                .get(text(&params, "threadId"), text(&params, "itemId"))
+            && let Some(cwd) = item.body.get("cwd")
+        {
+            params.insert("cwd".to_owned(), cwd.clone());
+        }
+        params
     }
 
     /// Where a call is made, without links in the path.
@@ -110,7 +123,10 @@ impl CodexBridge {
                 let server = text(&params, "serverName").to_owned();
                 let arguments = meta.get("tool_params").cloned().unwrap_or_default();
                 let place = self.supervisor.place();
-                let item = self.items.find_unasked_tool(&thread, &server, &arguments);
+                let message = text(&params, "message").to_owned();
+                let item = self
+                    .items
+                    .find_unasked_tool(&thread, &server, &arguments, &message);
                 let asked = match item.as_ref().and_then(|id| self.items.get(&thread, id)) {
                     Some(item) => calls::mcp_tool(&item.body, &place),
                     None => {
@@ -147,6 +163,11 @@ impl CodexBridge {
     ) {
         let [thread, turn, item] =
             ["threadId", "turnId", "itemId"].map(|name| text(&params, name).to_owned());
+        if self.questions.values().any(|question| question.id == id) {
+            // One answer would be taken for both.
+            self.withdraw_question(&id);
+            return self.send(wire::result(&id, kind.declined()));
+        }
         let asked = match asked {
             _ if self.questions.len() >= MAX_QUESTIONS => {
                 Err("Not allowed: too many calls wait for people. Wait for them.".to_owned())
@@ -173,6 +194,7 @@ impl CodexBridge {
             subagent: self.threads.subagent(&thread),
             call: asked.call,
             file_contents: Vec::new(),
+            must_ask: false,
         };
         let events = CallEvents {
             question: number,
@@ -188,7 +210,7 @@ impl CodexBridge {
             method: method.to_owned(),
             params,
             decides: decides.abort_handle(),
-            command: asked.command,
+            runs: asked.runs,
             waits: None,
             is_shown: false,
             ends_turn: false,
@@ -214,11 +236,9 @@ impl CodexBridge {
         let questions = entry.questions;
         if let Some(running) = entry.running.take() {
             let reason = text(params, "reason");
-            let reported = running.finish(CallReport {
-                error: Some(format!("Codex asks again about the same call: {reason}")),
-                outcome: Some(RunOutcome::Unknown),
-                ..CallReport::default()
-            });
+            let reported = running.finish(CallReport::unknown(&format!(
+                "Codex asks again about the same call: {reason}"
+            )));
             self.unreported.push(reported);
         }
         Some(match questions {
@@ -282,20 +302,20 @@ impl CodexBridge {
     fn allow(&mut self, number: u64, running: CodexCall) {
         let Some(question) = self.questions.remove(&number) else {
             // Nobody waits for the answer any more.
-            let report = decide::not_run("the client no longer waited for it");
+            let report = CallReport::not_run("the client no longer waited for it");
             return self.unreported.push(running.finish(report));
         };
         let Some(item) = self.items.get(&question.thread, &question.item) else {
-            let report = decide::not_run("the client no longer waited for it");
+            let report = CallReport::not_run("the client no longer waited for it");
             self.unreported.push(running.finish(report));
             return self.send(wire::result(&question.id, question.kind.declined()));
         };
         item.question = None;
-        item.command = question.command.clone();
+        item.allowed = question.runs.clone();
         // There is nothing that would say how a right was used.
         let is_right = match &question.kind {
             QuestionKind::Permissions(_) => true,
-            QuestionKind::Command => question.command.is_none(),
+            QuestionKind::Command => question.runs.is_none(),
             QuestionKind::FileChange | QuestionKind::McpTool => false,
         };
         match is_right {
@@ -325,6 +345,16 @@ impl CodexBridge {
             item.question = None;
         }
         Some(question)
+    }
+
+    /// Withdraws what a conversation asked in a turn that is over.
+    pub(super) fn withdraw_questions_of(&mut self, thread: &str) {
+        let open = self.questions.iter();
+        let of_thread = open.filter(|(_, question)| question.thread == thread);
+        let numbers: Vec<u64> = of_thread.map(|(number, _)| *number).collect();
+        for number in numbers {
+            self.forget_question(number);
+        }
     }
 
     /// Withdraws what the app-server no longer asks.

@@ -37,6 +37,7 @@ impl CodexBridge {
             ScreenMethod::Thread => return self.begin_thread(id, method, params),
             ScreenMethod::Turn => {
                 methods::ask_about_everything(&mut params);
+                methods::stay_here(&mut params);
                 self.record_prompt(&params);
             }
             ScreenMethod::Say => self.record_prompt(&params),
@@ -141,7 +142,7 @@ impl CodexBridge {
                     .to_owned(),
             );
         };
-        methods::supervise_thread(params, effective)
+        methods::supervise_thread(params, effective, self.thread_settings.web_search)
     }
 
     /// Tells the session what the person at the terminal says to the agent.
@@ -159,6 +160,7 @@ impl CodexBridge {
                 session: Some(thread),
                 call: None,
                 subagent: None,
+                fails_open: false,
             };
             let agent = self.supervisor.participant().clone();
             tokio::spawn(person.prompt(agent, origin, said));
