@@ -2,6 +2,7 @@
 //!
 //! This module is pure: it returns effects, and the event loop performs them.
 
+mod answers;
 mod composer;
 mod dialogs;
 mod gates;
@@ -22,9 +23,10 @@ use pvp_protocol::payload::TerminalSize;
 use pvp_protocol::{ClientMessage, Digest, MessageId, ParticipantId, Timestamp};
 use ratatui::layout::Size;
 
+pub(crate) use answers::ScreenPurpose;
 pub(crate) use composer::{Composer, mention_name};
 pub(crate) use gates::{CardState, CurrentCard, Preflight, PreflightItem};
-pub(crate) use io_types::{AppEffect, AppInput, PendingRequestId};
+pub(crate) use io_types::{AppEffect, AppInput, MadeInvitation, PendingRequestId};
 pub(crate) use navigation::{StreamPosition, StreamScrollState};
 pub(crate) use slash::SLASH_COMMANDS;
 pub use slash::manual_table as slash_manual;
@@ -133,6 +135,8 @@ pub(crate) struct DrawnGates {
 pub(crate) struct App {
     /// What the user sees of the session, folded from the messages received so far.
     pub(crate) view: View,
+    /// What the screen is for.
+    pub(crate) purpose: ScreenPurpose,
     /// The settings of the screen.
     pub(crate) config: TuiConfig,
     /// The styles to draw with.
@@ -193,6 +197,7 @@ impl App {
     pub(crate) fn new(config: TuiConfig, size: Size, now: Timestamp) -> Self {
         Self {
             view: View::default(),
+            purpose: ScreenPurpose::Session,
             theme: Theme::new(config.palette),
             config,
             now,
@@ -255,6 +260,7 @@ impl App {
             AppInput::Tick => self.on_tick(),
         }
         self.deselect_closed_card();
+        self.keep_focus_on_card();
         self.quit_if_all_sent();
         std::mem::take(&mut self.effects)
     }
@@ -345,6 +351,9 @@ impl App {
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the scope handles the rest")]
     fn run_action(&mut self, scope: KeyScope, action: KeyAction) {
+        if self.purpose.is_answers() && !answers::is_offered(scope, action) {
+            return;
+        }
         match action {
             KeyAction::Quit => return self.request_quit(),
             KeyAction::FocusNext => return self.focus_next(),
@@ -353,6 +362,9 @@ impl App {
             KeyAction::Redraw => return self.effects.push(AppEffect::Redraw),
             KeyAction::Suspend => return self.effects.push(AppEffect::Suspend),
             KeyAction::Keys => return self.open_page(crate::pages::keys(self)),
+            KeyAction::Compose if self.purpose.is_answers() => {
+                return self.effects.push(AppEffect::Quit);
+            }
             KeyAction::Compose => return self.focus = Focus::Composer,
             KeyAction::Shell => return self.start_composing("!"),
             KeyAction::Slash => return self.start_composing("/"),

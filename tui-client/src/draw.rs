@@ -16,7 +16,7 @@ use ratatui::widgets::{Block, Paragraph, Widget};
 pub(crate) use areas::{areas, stream_columns};
 pub(crate) use gate::visible_card_rows;
 
-use crate::app::{App, DrawnGates, Focus, MainContent, StreamPosition};
+use crate::app::{App, ConnectionState, DrawnGates, Focus, MainContent, StreamPosition};
 use crate::text::{clip, clip_line, escape_invisible};
 
 /// The smallest terminal on which a gate can be decided.
@@ -29,7 +29,7 @@ const MIN_SIZE: Size = Size {
 pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> DrawnGates {
     if app.size.width < MIN_SIZE.width || app.size.height < MIN_SIZE.height {
         // The number of waiting gates comes first: there may be room for nothing else.
-        let waiting = format!("{} waiting", app.view.open_gate_count());
+        let waiting = format!("{} waiting", app.waiting_cards().count());
         for (y, words) in (0..).zip([waiting.as_str(), "too small", "to decide"]) {
             draw_text(words, app.theme.strong, 0, y, frame.buffer_mut());
         }
@@ -39,6 +39,9 @@ pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> DrawnGates {
     let mut drawn = DrawnGates::default();
     header::draw(app, areas.header, frame.buffer_mut());
     match &app.main {
+        MainContent::Stream if app.purpose.is_answers() => {
+            draw_nothing_waits(app, areas.main, frame.buffer_mut());
+        }
         MainContent::Stream => draw_stream(app, areas.main, frame.buffer_mut()),
         MainContent::Page(page) => {
             let buffer = frame.buffer_mut();
@@ -60,7 +63,9 @@ pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> DrawnGates {
         drawn.card = card;
         drawn.command_end_visible = whole;
     }
-    input_area::draw(app, areas.input, frame);
+    if areas.input.height > 0 {
+        input_area::draw(app, areas.input, frame);
+    }
     input_area::draw_hints(app, areas.hints, frame.buffer_mut());
     replace_unsafe_cells(frame.buffer_mut());
     drawn
@@ -109,6 +114,21 @@ fn draw_text(text: &str, style: Style, x: u16, y: u16, buffer: &mut Buffer) {
         let room = usize::from(buffer.area.right() - x);
         buffer.set_string(x, y, clip(text, room), style);
     }
+}
+
+/// Says that there is no card, where there is none.
+fn draw_nothing_waits(app: &App, area: Rect, buffer: &mut Buffer) {
+    let words = match (&app.connection, app.view.me.is_some()) {
+        _ if app.current_card().is_some() => return,
+        (ConnectionState::Closed { .. }, _) => "you cannot answer here",
+        (ConnectionState::Connected | ConnectionState::Reconnecting { .. }, false) => {
+            "asking the server what waits…"
+        }
+        (ConnectionState::Connected | ConnectionState::Reconnecting { .. }, true) => {
+            "no call of this client waits for a decision"
+        }
+    };
+    draw_text(words, app.theme.strong, area.x + 1, area.y + 1, buffer);
 }
 
 fn draw_stream(app: &App, area: Rect, buffer: &mut Buffer) {

@@ -69,6 +69,7 @@ pub async fn run(launch_options: LaunchOptions) -> anyhow::Result<()> {
         connection,
         replies,
     );
+    requests.list_programs();
     let terminal = HostTerminal::open(app.config.mouse)?;
     EventLoop {
         app,
@@ -215,30 +216,14 @@ impl EventLoop {
     }
 
     fn on_connection_event(&mut self, event: Option<ConnectionEvent>) -> anyhow::Result<()> {
-        let input = match event {
-            Some(ConnectionEvent::Message {
-                envelope: Some(envelope),
-                ..
-            }) => AppInput::Message(envelope),
-            Some(ConnectionEvent::Message { envelope: None, .. }) => return Ok(()),
-            Some(ConnectionEvent::Connected { resumed }) => AppInput::Connected { resumed },
-            Some(ConnectionEvent::RecordWarning(warning)) => AppInput::RecordWarning(warning),
-            Some(ConnectionEvent::Disconnected { why }) => AppInput::Disconnected { reason: why },
-            Some(ConnectionEvent::Ended(ending)) => {
-                let reason = match ending {
-                    EndReason::Closed => "the connection is closed".to_owned(),
-                    EndReason::Left => "you left".to_owned(),
-                    EndReason::Refused(report) => report.message,
-                    EndReason::RecordChanged(warning) => warning.to_string(),
-                };
-                AppInput::Closed { reason }
-            }
-            None => {
-                self.events = None;
-                return Ok(());
-            }
+        let Some(event) = event else {
+            self.events = None;
+            return Ok(());
         };
-        self.handle_input(input, FRAME_INTERVAL)
+        match connection_input(event) {
+            Some(input) => self.handle_input(input, FRAME_INTERVAL),
+            None => Ok(()),
+        }
     }
 
     fn on_tick(&mut self) -> anyhow::Result<()> {
@@ -306,8 +291,27 @@ impl EventLoop {
     }
 }
 
+/// What an event of the connection is to the app; `None` if that is nothing.
+pub(crate) fn connection_input(event: ConnectionEvent) -> Option<AppInput> {
+    Some(match event {
+        ConnectionEvent::Message { envelope, .. } => AppInput::Message(envelope?),
+        ConnectionEvent::Connected { resumed } => AppInput::Connected { resumed },
+        ConnectionEvent::RecordWarning(warning) => AppInput::RecordWarning(warning),
+        ConnectionEvent::Disconnected { why } => AppInput::Disconnected { reason: why },
+        ConnectionEvent::Ended(ending) => {
+            let reason = match ending {
+                EndReason::Closed => "the connection is closed".to_owned(),
+                EndReason::Left => "you left".to_owned(),
+                EndReason::Refused(report) => report.message,
+                EndReason::RecordChanged(warning) => warning.to_string(),
+            };
+            AppInput::Closed { reason }
+        }
+    })
+}
+
 /// The next event; waits forever once the connection has ended.
-async fn next_event(events: &mut Option<ConnectionEvents>) -> Option<ConnectionEvent> {
+pub(crate) async fn next_event(events: &mut Option<ConnectionEvents>) -> Option<ConnectionEvent> {
     match events {
         Some(events) => events.next().await,
         None => std::future::pending().await,

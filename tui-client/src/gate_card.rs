@@ -201,6 +201,9 @@ impl CardRowsBuilder<'_> {
         if requested.degree.is_some() || requested.client.is_some() {
             let degree = narrate::degree_text(requested.degree, requested.client.as_ref());
             self.add_row("degree", &degree, self.theme.warning);
+            if let Some(text) = narrate::fails_open_text(requested.client.as_ref()) {
+                self.add_row("fails", text, self.theme.warning);
+            }
         }
         for (name, value) in &requested.env {
             self.add_row("env", &format!("{name}={value}"), self.theme.warning);

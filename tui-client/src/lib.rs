@@ -3,6 +3,7 @@
 mod ansi;
 mod app;
 mod call_rows;
+pub mod client_terminal;
 mod completion;
 pub mod config;
 mod dialog;
@@ -23,6 +24,7 @@ mod pager;
 mod pages;
 mod plain;
 mod pty_screen;
+pub mod qr_code;
 mod requests;
 mod scroll;
 mod signals;

@@ -6,16 +6,17 @@ use pvp_client::view::{
     CommandHistoryEntry, GateCard, ProposalState, ProposalView, RequestedAction, View,
     escape_invisible,
 };
-use pvp_protocol::api::Invitation;
 use pvp_protocol::payload::ExecutorInfo;
+use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
-use crate::app::{App, SLASH_COMMANDS};
+use crate::app::{App, MadeInvitation, SLASH_COMMANDS};
 use crate::call_rows;
 use crate::keys::{DEFAULT_BINDINGS, KeyAction, KeyScope};
+use crate::qr_code::{self, QrBackground};
 use crate::text::{clip, one_line, sanitize};
 use crate::text_page::{PageCall, TextPage};
-use crate::theme::Theme;
+use crate::theme::{Palette, Theme};
 
 /// The most columns of a command in a list.
 const MAX_LISTED_COLUMNS: usize = 200;
@@ -349,21 +350,56 @@ pub(crate) fn audit(app: &App) -> TextPage {
     builder.build("Audit")
 }
 
-pub(crate) fn invitation(invitation: &Invitation) -> TextPage {
+pub(crate) fn invitation(app: &App, made: &MadeInvitation) -> TextPage {
+    let invitation = &made.invitation;
+    let mut builder = PageBuilder::new(&app.theme);
     let roles: Vec<_> = invitation.roles.iter().copied().collect();
-    let lines = vec![
-        Line::from(one_line(&invitation.link)),
-        Line::default(),
-        Line::from(format!(
-            "for {} as {}",
-            invitation.participant,
-            narrate::role_list(&roles)
-        )),
-        Line::from(
-            "Anyone with this link can act as that person. It is shown only once; y copies it.",
+    let expires = match invitation.expires {
+        // What was just made for a day expires in a day, not in 23 hours.
+        Some(at) => format!(
+            "in {}",
+            narrate::duration(at.millis_since(app.now) + 30_000)
         ),
-    ];
-    TextPage::new("An invitation", lines).with_copy_text("the link", &invitation.link)
+        None => "never".to_owned(),
+    };
+    builder.line(&invitation.link);
+    builder.lines.push(Line::default());
+    builder.row("for", 7, invitation.participant.as_str());
+    builder.row("role", 7, &narrate::role_list(&roles));
+    builder.row("expires", 7, &expires);
+    builder
+        .line("Anyone with this link can act as that person. It is shown only once; y copies it.");
+    if let Some(page_link) = &made.page_link {
+        builder.lines.push(Line::default());
+        builder.line(
+            "In a browser, which keeps what it opened, this one; it works once, within an hour:",
+        );
+        builder.line(page_link);
+        add_qr_code(&mut builder, app, page_link);
+    }
+    builder
+        .build("An invitation")
+        .with_copy_text("the link", &invitation.link)
+}
+
+/// Adds a link as a QR code, black on white, where there is room and there are colours.
+fn add_qr_code(builder: &mut PageBuilder<'_>, app: &App, link: &str) {
+    let Some(code) = qr_code::draw(link, QrBackground::Light) else {
+        return;
+    };
+    let columns = code.first().map_or(0, |line| line.chars().count());
+    if app.theme.palette == Palette::None || columns + 2 > usize::from(app.size.width) {
+        return builder.line("`pvp invite --qr` prints a link with its QR code.");
+    }
+    builder.lines.push(Line::default());
+    builder.line(&format!(
+        "To scan it, make the window at least {} rows high and scroll down:",
+        code.len() + 8
+    ));
+    let black_on_white = Style::new().fg(Color::Black).bg(Color::White);
+    let code = code.into_iter();
+    let code = code.map(|line| Line::styled(line, black_on_white));
+    builder.lines.extend(code);
 }
 
 /// Explains the assessment of a command, part by part.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use pvp_client::{ApiClient, Connection, fresh_id};
+use pvp_client::{ApiClient, Connection, Link, fresh_id};
+use pvp_protocol::api::{DeviceCodeRequest, Invitation};
 use pvp_protocol::{ClientMessage, MessageId, SessionId};
 use tokio::sync::mpsc;
 
-use crate::app::{AppEffect, AppInput, PendingRequestId};
+use crate::app::{AppEffect, AppInput, MadeInvitation, PendingRequestId};
 
 /// The most lines that a search in a command's output returns.
 const MAX_SEARCH_LINES: u64 = 2_000;
@@ -31,14 +32,17 @@ impl RequestDispatcher {
     ) -> Self {
         let (outgoing, queue) = mpsc::unbounded_channel();
         tokio::spawn(send_messages(connection, queue, replies.clone()));
-        let dispatcher = Self {
+        Self {
             api: Arc::new(api),
             session,
             outgoing,
             replies,
-        };
-        dispatcher.spawn_request(|_, _| AppInput::ProgramsListed(list_programs()));
-        dispatcher
+        }
+    }
+
+    /// Lists the programs of this machine, for completion.
+    pub(crate) fn list_programs(&self) {
+        self.spawn_request(|_, _| AppInput::ProgramsListed(list_programs()));
     }
 
     /// Performs the effects that involve the server. The event loop performs the others.
@@ -64,8 +68,14 @@ impl RequestDispatcher {
                 })
             }
             AppEffect::CreateInvitation(invite) => self.spawn_request(move |api, _| {
-                let invitation = api.invite(&invite).map(Box::new);
-                AppInput::InvitationCreated(invitation.map_err(|error| error.to_string()))
+                let made = api.invite(&invite).map(|invitation| {
+                    let page_link = page_link(&invitation);
+                    Box::new(MadeInvitation {
+                        invitation,
+                        page_link,
+                    })
+                });
+                AppInput::InvitationCreated(made.map_err(|error| error.to_string()))
             }),
             AppEffect::Copy(_)
             | AppEffect::AppendHistory(_)
@@ -137,4 +147,12 @@ fn list_programs() -> Vec<String> {
     names.sort_unstable();
     names.dedup();
     names
+}
+
+/// What the holder of an invitation opens in a browser; `None` if they open none.
+fn page_link(invitation: &Invitation) -> Option<String> {
+    let link = Link::parse(&invitation.link).ok()?;
+    let session = link.session().cloned();
+    let made = ApiClient::new(link).create_device_code(&DeviceCodeRequest { session });
+    made.ok().map(|made| made.link)
 }

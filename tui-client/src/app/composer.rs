@@ -103,6 +103,7 @@ impl App {
             Some(dialog) => dialog.editor_mut().insert(&text.replace('\n', " ")),
             None => match self.focused_driven_pty() {
                 Some(proposal) => self.paste_to_pty(&proposal, &text),
+                None if self.purpose.is_answers() => {}
                 None => {
                     self.focus = Focus::Composer;
                     self.composer.insert_typed(&text);

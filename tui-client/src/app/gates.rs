@@ -72,11 +72,11 @@ impl App {
                 return None;
             }
         }
-        let mine = self.view.awaiting_my_vote().next();
-        mine.or(self.view.gates.first()).map(CurrentCard::Open)
+        let mine = self.awaiting_my_vote().next();
+        mine.or(self.waiting_cards().next()).map(CurrentCard::Open)
     }
 
-    fn current_gate(&self) -> Option<MessageId> {
+    pub(super) fn current_gate(&self) -> Option<MessageId> {
         self.current_card().map(|current| match current {
             CurrentCard::Open(card) => card.gate.clone(),
             CurrentCard::Closed(resolved) => resolved.gate.clone(),
@@ -101,7 +101,7 @@ impl App {
         self.focus = Focus::Card;
     }
 
-    fn select_card(&mut self, gate: MessageId) {
+    pub(super) fn select_card(&mut self, gate: MessageId) {
         if self.card_state.selected_gate.as_ref() != Some(&gate) {
             self.card_state.scroll_rows = 0;
         }
@@ -136,12 +136,7 @@ impl App {
 
     /// Selects the next open card in the direction of `step`.
     fn move_card_selection(&mut self, step: isize) {
-        let gates: Vec<_> = self
-            .view
-            .gates
-            .iter()
-            .map(|card| card.gate.clone())
-            .collect();
+        let gates: Vec<_> = self.waiting_cards().map(|card| card.gate.clone()).collect();
         if gates.is_empty() {
             self.card_state.selected_gate = None;
             self.focus = Focus::Composer;
@@ -327,7 +322,7 @@ impl App {
 
     /// Opens the list of everything that waits for the user's vote, to approve it together.
     fn open_preflight(&mut self) {
-        if self.view.awaiting_my_vote().next().is_none() {
+        if self.awaiting_my_vote().next().is_none() {
             return self.show_notice(NoticeLevel::Info, "no command is waiting for your vote");
         }
         // The list has more rows than the stream had; `main_rows` counts them once it is shown.
@@ -345,7 +340,7 @@ impl App {
                 fully_shown: false,
             }
         };
-        let rows = self.view.awaiting_my_vote().map(choice).collect();
+        let rows = self.awaiting_my_vote().map(choice).collect();
         self.main = MainContent::Preflight(Preflight {
             items: rows,
             cursor: 0,

@@ -2,7 +2,6 @@
 
 use pvp_client::view::{CommandOrigin, View};
 use pvp_client::{RecordWarning, ShellResult};
-use pvp_protocol::api::Invitation;
 use pvp_protocol::payload::{PresenceStatus, PresenceUpdate};
 use pvp_protocol::{Envelope, ExtraFields, MessageId, RunMode, ServerMessage};
 
@@ -10,6 +9,7 @@ use super::{
     App, AppEffect, ConnectionState, Focus, NoticeLevel, PRESENCE_INTERVAL_MS, PendingRequest,
     PendingRequestId, ShellRun, provisional_message_id,
 };
+use crate::app::MadeInvitation;
 use crate::config::NotifyWhen;
 use crate::text::one_line;
 
@@ -116,7 +116,6 @@ impl App {
     /// Notifies once for each gate that waits for the user's vote.
     fn notify_new_gates(&mut self) {
         let waiting: Vec<_> = self
-            .view
             .awaiting_my_vote()
             .map(|card| card.gate.clone())
             .collect();
@@ -250,9 +249,9 @@ impl App {
         }
     }
 
-    pub(super) fn on_invitation_created(&mut self, invitation: Result<Box<Invitation>, String>) {
-        match invitation {
-            Ok(invitation) => self.open_page(crate::pages::invitation(&invitation)),
+    pub(super) fn on_invitation_created(&mut self, made: Result<Box<MadeInvitation>, String>) {
+        match made {
+            Ok(made) => self.open_page(crate::pages::invitation(self, &made)),
             Err(why) => self.show_notice(NoticeLevel::Error, why),
         }
     }

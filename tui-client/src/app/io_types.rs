@@ -9,6 +9,14 @@ use ratatui::layout::Size;
 
 use crate::history::LoadedHistory;
 
+/// An invitation, as it was just made.
+#[derive(Debug)]
+pub(crate) struct MadeInvitation {
+    pub(crate) invitation: Invitation,
+    /// What its holder opens in a browser, once; agents open none.
+    pub(crate) page_link: Option<String>,
+}
+
 /// Something that happened, for the app to react to.
 #[derive(Debug)]
 pub(crate) enum AppInput {
@@ -35,7 +43,7 @@ pub(crate) enum AppInput {
     RequestDone(PendingRequestId, Result<MessageId, String>),
     OutputFetched(Result<OutputPage, String>),
     OutputSearched(Result<OutputPage, String>),
-    InvitationCreated(Result<Box<Invitation>, String>),
+    InvitationCreated(Result<Box<MadeInvitation>, String>),
     /// The input history of earlier runs.
     HistoryLoaded(LoadedHistory),
     /// Names of programs on this machine, for completion.

@@ -66,7 +66,7 @@ pub(crate) const SLASH_COMMANDS: &[SlashCommand] = &[
         slash_command(
             "invite",
             "NAME ROLE [8h]",
-            "create a link to this session for someone",
+            "create a link with its QR code; an observer only reads",
         ),
         ROLE_NAMES,
     ),

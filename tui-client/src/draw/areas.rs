@@ -35,6 +35,9 @@ pub(crate) fn has_frames(size: Size) -> bool {
 }
 
 pub(crate) fn areas(app: &App) -> ScreenAreas {
+    if app.purpose.is_answers() {
+        return answer_areas(app);
+    }
     let Size { width, height } = app.size;
     let header_rows = if height >= MIN_ROWS_WITH_PEOPLE { 2 } else { 1 };
     let header_rows = header_rows + header::warning_rows(app);
@@ -68,5 +71,43 @@ pub(crate) fn areas(app: &App) -> ScreenAreas {
         card: next_area(card),
         input: next_area(bottom),
         hints: next_area(hints),
+    }
+}
+
+/// The areas of a screen that is for answers: the card or a page has all of it, a dialog is below the
+/// card, and nothing can be typed otherwise.
+fn answer_areas(app: &App) -> ScreenAreas {
+    let Size { width, height } = app.size;
+    let header_rows = 1 + header::warning_rows(app);
+    let hint_rows = input_area::hint_rows(app).min(height / 4).max(1);
+    let available = height.saturating_sub(header_rows + hint_rows);
+    let input_rows = match &app.dialog {
+        Some(_) => input_area::preferred_rows(app).min((height / 3).max(1)),
+        None => 0,
+    };
+    let available = available.saturating_sub(input_rows);
+    let card_rows = match &app.main {
+        MainContent::Stream => gate::preferred_rows(app).min(available),
+        MainContent::Page(_)
+        | MainContent::Pager(_)
+        | MainContent::Preflight(_)
+        | MainContent::Terminal(_) => 0,
+    };
+    let area = |y: u16, rows: u16| {
+        let y = y.min(height);
+        Rect::new(0, y, width, rows.min(height - y))
+    };
+    let main_rows = available - card_rows;
+    let below_card = header_rows + card_rows;
+    let (main, input) = match card_rows {
+        0 => (header_rows, header_rows + main_rows),
+        _ => (below_card + input_rows, below_card),
+    };
+    ScreenAreas {
+        header: area(0, header_rows),
+        main: area(main, main_rows),
+        card: area(header_rows, card_rows),
+        input: area(input, input_rows),
+        hints: area(height.saturating_sub(hint_rows), hint_rows),
     }
 }

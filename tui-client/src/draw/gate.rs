@@ -22,7 +22,7 @@ const NARROW_COLUMNS: u16 = 48;
 /// The most rows of the list of open gates.
 const MAX_LIST_ROWS: usize = 4;
 
-/// The rows of a tool call below its headline that a card shows: a quarter of the screen, but
+/// The rows of a tool call below its headline that a card shows: a share of the screen, but
 /// not fewer and not more than these.
 const MIN_CALL_ROWS: usize = 3;
 const MAX_CALL_ROWS: usize = 40;
@@ -46,7 +46,7 @@ fn inner_columns(app: &App) -> usize {
 /// Rows of the list of open gates; none if the card shows the only one.
 fn list_row_count(app: &App) -> usize {
     let closed = matches!(app.current_card(), Some(CurrentCard::Closed(_)));
-    let open = app.view.open_gate_count();
+    let open = app.waiting_cards().count();
     let rows = if open > 1 || (closed && open > 0) {
         open
     } else {
@@ -59,11 +59,20 @@ fn list_row_count(app: &App) -> usize {
     })
 }
 
+/// The rows of a tool call that a card shows; a card that has the screen to itself shows more.
+fn call_rows_shown(app: &App) -> usize {
+    let share = match app.purpose.is_answers() {
+        true => app.size.height / 2,
+        false => app.size.height / 4,
+    };
+    usize::from(share).clamp(MIN_CALL_ROWS, MAX_CALL_ROWS)
+}
+
 fn card_rows(app: &App, current: CurrentCard<'_>, columns: usize) -> CardRows {
     match current {
         CurrentCard::Open(card) => {
             let fold = CallFold {
-                max_rows: usize::from(app.size.height / 4).clamp(MIN_CALL_ROWS, MAX_CALL_ROWS),
+                max_rows: call_rows_shown(app),
                 key: app
                     .config
                     .keymap
@@ -202,12 +211,10 @@ fn title(app: &App, current: CurrentCard<'_>) -> String {
     match current {
         CurrentCard::Open(card) => {
             let index = app
-                .view
-                .gates
-                .iter()
+                .waiting_cards()
                 .position(|other| other.gate == card.gate);
             let number = index.map_or(1, |index| index + 1);
-            let of = match app.view.open_gate_count() {
+            let of = match app.waiting_cards().count() {
                 1 => "Waiting for a decision".to_owned(),
                 all => format!("Waiting {number} of {all}"),
             };
@@ -216,10 +223,16 @@ fn title(app: &App, current: CurrentCard<'_>) -> String {
             let left = left.map(|left| format!(" · {left}")).unwrap_or_default();
             format!("{of} · {id} · {}{left}", card.category_label())
         }
-        CurrentCard::Closed(_) => match app.view.open_gate_count() {
-            0 => "Decided; esc returns to the input".to_owned(),
-            _ => "Decided; down selects the next".to_owned(),
-        },
+        CurrentCard::Closed(_) => {
+            let back = match app.purpose.is_answers() {
+                true => "client",
+                false => "input",
+            };
+            match app.waiting_cards().count() {
+                0 => format!("Decided; esc returns to the {back}"),
+                _ => "Decided; down selects the next".to_owned(),
+            }
+        }
     }
 }
 
@@ -231,8 +244,9 @@ fn key_hints_line(app: &App, card: &GateCard, focused: bool) -> Line<'static> {
         spans.push(Span::styled(focus_key(app), app.theme.key));
         spans.push(Span::styled(", then ", app.theme.muted));
     }
-    let has_prefix = card.allow_prefix != PrefixOffer::NotPossible;
-    let has_directory = !card.requested.needed_read_roots().is_empty();
+    let answers = app.purpose.is_answers();
+    let has_prefix = !answers && card.allow_prefix != PrefixOffer::NotPossible;
+    let has_directory = !answers && !card.requested.needed_read_roots().is_empty();
     // A card is as narrow as 80 columns.
     let prefix = if has_directory || !focused {
         "prefix"
@@ -244,7 +258,7 @@ fn key_hints_line(app: &App, card: &GateCard, focused: bool) -> Line<'static> {
         (KeyAction::Reject, "reject", true),
         (KeyAction::Edit, "edit", card.requested.call.is_none()),
         (KeyAction::AllowPrefix, prefix, has_prefix),
-        (KeyAction::ApproveAll, "all", true),
+        (KeyAction::ApproveAll, "all", !answers),
         (KeyAction::Explain, "explain", true),
         (KeyAction::AllowReading, "allow reading", has_directory),
     ] {
@@ -271,12 +285,12 @@ fn focus_key(app: &App) -> String {
 fn draw_list(app: &App, area: Rect, buffer: &mut Buffer) -> u16 {
     let count = list_row_count(app).min(usize::from(area.height).saturating_sub(2));
     let open = match app.current_card() {
-        Some(CurrentCard::Open(card)) => app.view.gates.iter().position(|it| it.gate == card.gate),
+        Some(CurrentCard::Open(card)) => app.waiting_cards().position(|it| it.gate == card.gate),
         Some(CurrentCard::Closed(_)) | None => None,
     };
     let first = open.unwrap_or(0).saturating_sub(count / 2);
-    let first = first.min(app.view.open_gate_count().saturating_sub(count));
-    let shown = app.view.gates.iter().enumerate().skip(first).take(count);
+    let first = first.min(app.waiting_cards().count().saturating_sub(count));
+    let shown = app.waiting_cards().enumerate().skip(first).take(count);
     for (y, (index, card)) in shown.enumerate() {
         let line = summary_line(
             app,

@@ -128,8 +128,8 @@ fn connection_status(app: &App, verbosity: HeaderVerbosity) -> Span<'static> {
 }
 
 fn pending_status(app: &App) -> Span<'static> {
-    let mine = app.view.awaiting_my_vote().count();
-    match (app.view.open_gate_count(), mine) {
+    let mine = app.awaiting_my_vote().count();
+    match (app.waiting_cards().count(), mine) {
         (0, _) => Span::styled("nothing waiting", app.theme.muted),
         (all, 0) => Span::styled(format!("{all} waiting"), app.theme.warning),
         (all, mine) => Span::styled(format!("{all} waiting, {mine} for you"), app.theme.warning),

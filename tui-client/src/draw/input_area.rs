@@ -326,6 +326,20 @@ fn key_hints_line(app: &App) -> Line<'static> {
             (KeyScope::Recall, KeyAction::Confirm, "use"),
             (KeyScope::Recall, KeyAction::Cancel, "cancel"),
         ],
+        KeyScope::Card if app.purpose.is_answers() && has_frames(app.size) => &[
+            (KeyScope::Card, KeyAction::Down, "next"),
+            (KeyScope::Card, KeyAction::PageDown, "scroll"),
+            (KeyScope::Card, KeyAction::Compose, "back to the client"),
+        ],
+        KeyScope::Card if app.purpose.is_answers() => &[
+            (KeyScope::Card, KeyAction::Approve, "approve"),
+            (KeyScope::Card, KeyAction::Reject, "reject"),
+            (KeyScope::Card, KeyAction::PageDown, "more"),
+            (KeyScope::Card, KeyAction::Down, "next"),
+            (KeyScope::Card, KeyAction::Compose, "back"),
+            (KeyScope::Card, KeyAction::Edit, "edit"),
+            (KeyScope::Card, KeyAction::Explain, "explain"),
+        ],
         // Without a frame the card cannot show its own keys.
         KeyScope::Card if !has_frames(app.size) => &[
             (KeyScope::Card, KeyAction::Approve, "approve"),

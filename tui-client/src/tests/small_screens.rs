@@ -3,7 +3,7 @@
 use ratatui::layout::Size;
 use serde_json::json;
 
-use crate::app::{AppEffect, AppInput, Focus, MainContent};
+use crate::app::{AppEffect, AppInput, Focus, MadeInvitation, MainContent};
 use crate::harness::AppHarness;
 
 fn notice(harness: &AppHarness) -> Option<&str> {
@@ -264,18 +264,33 @@ fn opening_a_waiting_command_shows_its_card_and_one_that_never_ran_has_no_output
 
 #[test]
 fn an_invitation_link_can_be_selected_as_one_word_and_is_copied_alone() {
-    let mut harness = AppHarness::new(60, 24);
+    let mut harness = AppHarness::new(60, 60);
     let link = format!(
-        "http://127.0.0.1:3000/?token=pvp_{}&session=shop",
+        "http://127.0.0.1:3000/#token=pvp_{}&session=shop",
         "x".repeat(60)
     );
     let invitation = json!({
-        "token": "pvp_x", "link": link, "participant": "cid", "roles": ["approver"], "expires": null,
+        "token": "pvp_x", "link": link, "participant": "cid", "roles": ["approver"],
+        "expires": harness.now.plus_seconds(7200),
     });
-    let invitation = serde_json::from_value(invitation).unwrap();
-    harness.input(AppInput::InvitationCreated(Ok(Box::new(invitation))));
+    let page_link = link.replace("#token=pvp_", "#device=");
+    let made = MadeInvitation {
+        invitation: serde_json::from_value(invitation).unwrap(),
+        page_link: Some(page_link.clone()),
+    };
+    harness.input(AppInput::InvitationCreated(Ok(Box::new(made))));
     let shown = harness.draw().replace("│\n│", "");
-    assert!(shown.contains(&link), "{shown}");
+    assert!(
+        shown.contains(&link) && shown.contains(&page_link),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("approver") && shown.contains("2 h"),
+        "{shown}"
+    );
+    // The first row of the code that is not all margin.
+    let code = crate::qr_code::draw(&page_link, crate::qr_code::QrBackground::Light).unwrap();
+    assert!(shown.contains(code[1].trim_end()), "{shown}");
     harness.press(&["y"]);
     assert_eq!(harness.effects.last(), Some(&AppEffect::Copy(link)));
     assert_eq!(notice(&harness), Some("copied the link"));

@@ -48,6 +48,38 @@ fn bound_write() -> (Value, Value) {
     (arguments, json!([{ "path": "notes.txt", "text": old }]))
 }
 
+/// Opens the gate of a command that a client runs itself.
+fn open_client_call(harness: &mut AppHarness, degree: &str, origin: Value) {
+    let mut propose = AppHarness::proposal_payload("make", "write");
+    propose["runs"] = "client".into();
+    propose["degree"] = degree.into();
+    propose["origin"] = origin;
+    harness.open_gate_for(propose, "make", "write");
+    harness.press(&["tab"]);
+}
+
+#[test]
+fn a_call_that_a_client_runs_says_how_sure_it_is_and_whether_it_fails_open() {
+    let mut harness = AppHarness::new(140, 45);
+    let origin = json!({ "client": "codex", "version": "0.166.0", "subagent": "tester" });
+    open_client_call(&mut harness, "held", origin);
+    let held = harness.draw();
+    let said = "degree   held (codex 0.166.0, subagent tester): the client runs it; it could not start unasked";
+    assert!(held.contains(said), "{held}");
+    assert!(!held.contains("fails "), "{held}");
+
+    let mut harness = AppHarness::new(140, 45);
+    let origin = json!({ "client": "claude", "version": "2.1.200", "fails_open": true });
+    open_client_call(&mut harness, "hooked", origin);
+    let hooked = harness.draw();
+    for said in [
+        "degree   hooked (claude 2.1.200): the client asked; what it runs is the client's own word",
+        "fails    open: if what asks PVP crashes, this client runs the call unasked",
+    ] {
+        assert!(hooked.contains(said), "{hooked}");
+    }
+}
+
 #[test]
 fn an_edit_of_a_file() {
     let mut harness = AppHarness::new(80, 24);
