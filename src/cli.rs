@@ -31,6 +31,8 @@ mod log_line;
 mod login;
 mod manual;
 mod mcp;
+mod notify;
+mod open;
 mod own_links;
 mod policy;
 mod program_name;
@@ -38,6 +40,7 @@ mod proposal_handle;
 mod rules;
 mod run;
 mod run_codex;
+mod run_terminal;
 mod send;
 mod server;
 mod session;
@@ -123,6 +126,8 @@ pub(crate) enum CliCommand {
     /// Exchange messages with a session on standard input and output, one JSON object per line.
     Connect(connect::ConnectArguments),
 
+    /// Print a link that opens the page in a browser, once; --qr for a phone.
+    Open(open::OpenArguments),
     /// Join a server with a code or link that somebody sent you, and open the screen.
     Join(join::JoinArguments),
     /// Save a link for this directory.
@@ -135,6 +140,8 @@ pub(crate) enum CliCommand {
     Invite(invite::InviteArguments),
     /// List or revoke tokens.
     Tokens(tokens::TokensArguments),
+    /// Be notified of commands that wait for your vote: by webhook, ntfy, Slack, Discord or e-mail.
+    Notify(notify::NotifyArguments),
 
     /// Classify a command without running it; exits with 0 for read, 10 write, 20 destructive,
     /// 30 blocked.
@@ -194,8 +201,10 @@ pub(crate) fn run(command: Option<CliCommand>) -> anyhow::Result<ExitCode> {
         CliCommand::Login(arguments) => login::login(&arguments),
         CliCommand::Logout(arguments) => login::logout(&arguments),
         CliCommand::Whoami(arguments) => login::whoami(&arguments),
+        CliCommand::Open(arguments) => open::run(&arguments),
         CliCommand::Invite(arguments) => invite::run(arguments),
         CliCommand::Tokens(arguments) => tokens::run(&arguments),
+        CliCommand::Notify(arguments) => notify::run(&arguments),
         CliCommand::Check(arguments) => check::run(arguments),
         CliCommand::Policy(arguments) => policy::run(arguments),
         CliCommand::Audit(arguments) => audit::run(arguments),

@@ -23,6 +23,9 @@ fn main() -> ExitCode {
     if let Some(code) = pvp_agent::run_internal_subcommand() {
         return code;
     }
+    if let Some(code) = pvp_tui::client_terminal::run_internal_subcommand() {
+        return code;
+    }
     // Not above: a reaper has one thread. Without this one, a program that has become idle keeps
     // what it freed.
     #[cfg(feature = "jemalloc")]

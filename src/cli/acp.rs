@@ -16,7 +16,7 @@ use pvp_protocol::payload::Degree;
 
 use super::agent_flags::{ExecutorArguments, until_shutdown, wait_until_left};
 use super::supervision::{self, Supervision, SupervisionArguments};
-use super::{check, print_warning, server};
+use super::{check, doctor_client, print_warning, server};
 
 #[derive(Args)]
 pub(crate) struct AcpArguments {
@@ -36,6 +36,8 @@ pub(crate) fn run(arguments: &AcpArguments) -> anyhow::Result<ExitCode> {
     let program = arguments.command.first().map(Path::new);
     let name = program.and_then(Path::file_name).context("name an agent")?;
     let name = name.to_string_lossy().into_owned();
+    // Before a server is started for it, which would go on.
+    doctor_client::find_program(&arguments.command[0])?;
     let supervision = arguments.supervision.find(&name, None)?;
     // Standard output belongs to the editor.
     supervision.print_to_stderr();
@@ -64,7 +66,6 @@ async fn serve(
         workspace: settings.workspace.clone(),
         // It asks about what it chooses to ask about.
         degree: Degree::Hooked,
-        takes_edits: false,
     };
     let options = ConnectOptions {
         session: Some(settings.session.clone()),

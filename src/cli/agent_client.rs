@@ -132,7 +132,6 @@ pub(super) fn run(
         version: client_version(program)?,
         workspace,
         degree: Degree::Held,
-        takes_edits: true,
     };
     let runtime = super::runtime()?;
     let ended = runtime.block_on(async {
@@ -202,7 +201,6 @@ impl AcpClient<'_> {
             workspace,
             // It asks about what it chooses to ask about.
             degree: Degree::Hooked,
-            takes_edits: false,
         };
         let answers = InterruptAnswers::ByReader;
         let executor = self

@@ -14,7 +14,7 @@ use pvp_agent::executor::ExecutorSettings;
 use pvp_agent::turn_loop::{AgentOptions, run_turn_loop};
 use pvp_client::user_directories::share_directory;
 use pvp_client::{ApiClient, Link};
-use pvp_protocol::api::InviteRequest;
+use pvp_protocol::api::{DeviceCodeRequest, InviteRequest};
 use pvp_protocol::payload::PromptSubmit;
 use pvp_protocol::{
     ExtraFields, ParticipantId, ParticipantKind, QuorumByCategory, QuorumRule, Role,
@@ -200,7 +200,8 @@ impl Demo {
         self.create_session(&driver).await?;
         let own_link = self.own_links.remembered.clone();
         if !matches!(driver, DemoDriver::Tour) {
-            self.print_intro(&driver)?;
+            let page = self.page_link().await?;
+            self.print_intro(&driver, &page)?;
         }
         let workspace = self.settings.workspace.clone();
         let agent = Agent::connect(self.agent_link, self.settings).await?;
@@ -250,7 +251,16 @@ impl Demo {
         Ok(())
     }
 
-    fn print_intro(&self, driver: &DemoDriver) -> anyhow::Result<()> {
+    /// A link that opens the page in a browser, once.
+    async fn page_link(&self) -> anyhow::Result<String> {
+        let api = ApiClient::new(self.own_links.remembered.clone());
+        let session = Some(self.session.clone());
+        let request = DeviceCodeRequest { session };
+        let made = tokio::task::spawn_blocking(move || api.create_device_code(&request));
+        Ok(made.await??.link)
+    }
+
+    fn print_intro(&self, driver: &DemoDriver, page: &str) -> anyhow::Result<()> {
         let pvp = program_name();
         let story = match driver {
             DemoDriver::Model(_) => format!(
@@ -272,7 +282,6 @@ impl Demo {
                 false => "; this machine has no sandbox, so reads need approval too",
             };
         let (session, data) = (&self.session, self.data.display());
-        let link = self.own_links.remembered.reveal();
         print_line(format!(
             "
 PVP runs on {base}, with the session `{session}` and an agent in it.
@@ -281,7 +290,11 @@ The log is in {data}.
 
 {story}
 
-Decide in another shell, in this directory, on one screen:
+Decide in a browser; this link works once, within an hour, and `{pvp} open` makes another:
+
+    {page}
+
+in another shell, in this directory, on one screen:
 
     {pvp} tui
 
@@ -296,9 +309,7 @@ or one command at a time:
 Check the log with: {pvp} audit verify --data {data}
 Be shown all of this step by step with: {pvp} demo --tour
 
-Your link is saved for this directory. To join from elsewhere, run `pvp login`
-there and paste it:
-    {link}
+Your link is saved for this directory.
 
 Stop with Ctrl-C.
 "

@@ -15,14 +15,19 @@ use pvp_client::user_directories::recorded_data_directories;
 use pvp_protocol::ParticipantKind;
 use serde::Serialize;
 
+use pvp_bridge::hooks::HooksFrom;
+
 use super::{doctor_client, links, print_json, print_line, server};
 
 #[derive(Args)]
 pub(crate) struct DoctorArguments {
-    /// Try instead with a canary whether this client obeys its hooks: claude, opencode, gemini or
-    /// copilot
+    /// Try instead with a canary whether this client obeys its hooks, as `pvp run` starts it: claude,
+    /// codex, opencode, gemini or copilot
     #[arg(value_name = "CLIENT")]
     client: Option<OsString>,
+    /// Try it with hooks in its own settings, as `pvp hook install` puts them there
+    #[arg(long, requires = "client")]
+    installed: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -66,7 +71,11 @@ struct DoctorCheck {
 
 pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     if let Some(client) = &arguments.client {
-        return doctor_client::run(client, arguments.json);
+        let hooks_from = match arguments.installed {
+            true => HooksFrom::OwnSettings,
+            false => HooksFrom::PvpRun,
+        };
+        return doctor_client::run(client, hooks_from, arguments.json);
     }
     let checks = [
         landlock(),

@@ -6,17 +6,18 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
-use pvp_bridge::doctor::{CanaryRun, HookBehaviour, try_canary};
-use pvp_bridge::hooks::HookClient;
+use anyhow::{Context, bail};
+use pvp_bridge::doctor::{Canary, CanaryKind, CanaryRun, HookBehaviour, try_canary};
+use pvp_bridge::hooks::{HookClient, HooksFrom};
+use pvp_bridge::install::InstallScope;
 use serde::Serialize;
 
 use super::agent_flags::until_shutdown;
 use super::doctor::CheckStatus;
 use super::run::{client_of, client_version};
-use super::{one_line, print_json, print_line};
+use super::{hook_install, one_line, print_json, print_line};
 
-/// What is known of a client's primary route.
+/// What is known of how a client is supervised.
 struct Route {
     route: &'static str,
     degree: &'static str,
@@ -26,7 +27,15 @@ struct Route {
     shell_removed: bool,
 }
 
-fn route_of(client: HookClient) -> Route {
+fn route_of(client: HookClient, hooks_from: HooksFrom) -> Route {
+    if hooks_from == HooksFrom::OwnSettings {
+        return Route {
+            route: "hooks in its own settings",
+            degree: "hooked",
+            cannot: hook_install::cannot_stop(client, InstallScope::User),
+            shell_removed: false,
+        };
+    }
     match client {
         HookClient::Claude => Route {
             route: "hooks given with --settings",
@@ -91,6 +100,8 @@ struct ClientReport {
     client: &'static str,
     /// Its version, if it says so.
     version: Option<String>,
+    /// How it was started.
+    tried: &'static str,
     /// How its calls come to us.
     route: &'static str,
     /// The degree that its cards say.
@@ -103,19 +114,31 @@ struct ClientReport {
     advice: Option<String>,
 }
 
-pub(super) fn run(program: &OsStr, json: bool) -> anyhow::Result<ExitCode> {
+pub(super) fn run(program: &OsStr, hooks_from: HooksFrom, json: bool) -> anyhow::Result<ExitCode> {
     let client = client_of(program)?;
+    if (client, hooks_from) == (HookClient::Codex, HooksFrom::OwnSettings) {
+        bail!(
+            "codex reads installed hooks only from /etc/codex/requirements.toml, for every user of this machine, so they cannot be tried apart; they fail open: a hook that crashes lets the call run; `pvp doctor codex` tries what `pvp run -- codex` does"
+        );
+    }
     let version = client_version(program)?;
     let program = find_program(program)?;
-    let route = route_of(client);
+    let route = route_of(client, hooks_from);
     let runtime = super::runtime()?;
     let mut checks = Vec::new();
-    for behaviour in HookBehaviour::ALL {
-        if route.shell_removed && behaviour == HookBehaviour::Allows {
+    let kinds = kinds_of(client).iter();
+    let trials = kinds.flat_map(|kind| HookBehaviour::ALL.map(|behaviour| (*kind, behaviour)));
+    for (kind, behaviour) in trials {
+        if takes_away(&route, kind) && behaviour == HookBehaviour::Allows {
             continue;
         }
         let directory = TemporaryDirectory::make()?;
-        let tried = try_canary(client, &program, behaviour, &directory.path);
+        let canary = Canary {
+            client,
+            hooks_from,
+            kind,
+        };
+        let tried = try_canary(canary, &program, behaviour, &directory.path);
         // The client is stopped when this is.
         let Some(run) = runtime.block_on(until_shutdown(tried))? else {
             return Ok(ExitCode::FAILURE);
@@ -126,6 +149,12 @@ pub(super) fn run(program: &OsStr, json: bool) -> anyhow::Result<ExitCode> {
     let report = ClientReport {
         client: client.name(),
         version,
+        tried: match hooks_from {
+            HooksFrom::PvpRun => "as `pvp run` starts it",
+            HooksFrom::OwnSettings => {
+                "with hooks as `pvp hook install --user` puts them, in a home of its own"
+            }
+        },
         route: route.route,
         degree: route.degree,
         advice: advice(client, &checks),
@@ -144,7 +173,7 @@ pub(super) fn run(program: &OsStr, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// The program as a path, because it is started in another directory.
-fn find_program(program: &OsStr) -> anyhow::Result<PathBuf> {
+pub(super) fn find_program(program: &OsStr) -> anyhow::Result<PathBuf> {
     if Path::new(program).components().count() > 1 {
         let path = Path::new(program).canonicalize();
         return path.with_context(|| format!("finding {}", Path::new(program).display()));
@@ -159,14 +188,38 @@ fn find_program(program: &OsStr) -> anyhow::Result<PathBuf> {
     })
 }
 
+/// What is tried with a client: a command, and a read where one may pass that a command may not.
+fn kinds_of(client: HookClient) -> &'static [CanaryKind] {
+    match client {
+        HookClient::Gemini => &[CanaryKind::Command, CanaryKind::Read],
+        HookClient::Claude | HookClient::Codex | HookClient::OpenCode | HookClient::Copilot => {
+            &[CanaryKind::Command]
+        }
+    }
+}
+
+/// Whether the client does not have the tool that the canary is for.
+fn takes_away(route: &Route, kind: CanaryKind) -> bool {
+    route.shell_removed && kind == CanaryKind::Command
+}
+
 fn judge(run: CanaryRun, route: &Route) -> CanaryCheck {
     let hook = run.hook.text();
+    let is_taken_away = takes_away(route, run.kind);
+    let call = match run.kind {
+        CanaryKind::Command => "call",
+        CanaryKind::Read => "read",
+    };
     let (health, found) = match run.hook {
         HookBehaviour::Denies if run.ran => (
             CheckStatus::Bad,
-            "THE CANARY RAN although the hook denied it".to_owned(),
+            match run.kind {
+                CanaryKind::Command => "THE CANARY RAN although the hook denied it",
+                CanaryKind::Read => "THE CANARY READ A FILE although the hook denied it",
+            }
+            .to_owned(),
         ),
-        HookBehaviour::Denies if run.was_denied() && route.shell_removed => (
+        HookBehaviour::Denies if run.was_denied() && is_taken_away => (
             CheckStatus::Good,
             "the canary did not run: its own shell is taken away".to_owned(),
         ),
@@ -183,11 +236,11 @@ fn judge(run: CanaryRun, route: &Route) -> CanaryCheck {
             format!("not tested: the client did not make the call{}", said(&run)),
         ),
         HookBehaviour::Allows if run.ran => {
-            (CheckStatus::Good, "a call that is allowed runs".to_owned())
+            (CheckStatus::Good, format!("a {call} that is allowed runs"))
         }
         HookBehaviour::Allows => (
             CheckStatus::Weak,
-            format!("a call that is allowed does not run{}", said(&run)),
+            format!("a {call} that is allowed does not run{}", said(&run)),
         ),
         HookBehaviour::Crashes
         | HookBehaviour::IsKilled
@@ -196,15 +249,20 @@ fn judge(run: CanaryRun, route: &Route) -> CanaryCheck {
         | HookBehaviour::IsMissing
             if run.ran =>
         {
-            let found = format!("FAILS OPEN: if the hook {hook}, the call runs");
+            let found = format!("FAILS OPEN: if the hook {hook}, the {call} runs");
             (CheckStatus::Weak, found)
+        }
+        HookBehaviour::Hangs => {
+            let found = format!(
+                "waits: while the hook hangs, the {call} does not run (when the hook's time is over was not tried)"
+            );
+            (CheckStatus::Good, found)
         }
         HookBehaviour::Crashes
         | HookBehaviour::IsKilled
         | HookBehaviour::PrintsGarbage
-        | HookBehaviour::Hangs
         | HookBehaviour::IsMissing => {
-            let found = format!("fails closed: if the hook {hook}, the call does not run");
+            let found = format!("fails closed: if the hook {hook}, the {call} does not run");
             (CheckStatus::Good, found)
         }
     };
@@ -237,6 +295,7 @@ fn advice(client: HookClient, checks: &[CanaryCheck]) -> Option<String> {
 fn print_report(report: &ClientReport) -> anyhow::Result<()> {
     let version = report.version.as_deref().unwrap_or("of unknown version");
     print_line(format!("{} {}", report.client, one_line(version)))?;
+    print_line(format!("  tried   {}", report.tried))?;
     print_line(format!("  route   {}", report.route))?;
     print_line(format!("  degree  {}", report.degree))?;
     for check in &report.checks {

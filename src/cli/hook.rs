@@ -1,6 +1,8 @@
 //! `pvp hook`: what agent clients call before and after each of their calls.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,17 +12,16 @@ use std::os::unix::process::CommandExt;
 use clap::{Args, Subcommand};
 use pvp_bridge::client_files::{CallStage, ClientFiles};
 use pvp_bridge::client_processes::ProcessName;
-use pvp_bridge::hooks::{self, HookAnswer, HookClient, HookReply};
+use pvp_bridge::hooks::{self, HookAnswer, HookClient, HookQuestion, HookReply};
+use pvp_client::narrate;
 use pvp_client::view::escape_invisible;
+use pvp_protocol::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::hook_identity::{self, HookedClient};
 use super::hook_install::{self, HookInstallArguments};
 use super::{hook_keep, print_line, server, supervision};
-
-/// Bytes of the longest question that is read.
-const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How often a hook looks whether its client is still there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -91,7 +92,7 @@ pub(crate) fn run(arguments: &ClientHookArguments) -> anyhow::Result<ExitCode> {
             },
         ),
         HookCommand::Status { files } => {
-            print_line(status_line(&ClientFiles::at(files)))?;
+            print_line(status_line(&ClientFiles::at(files), pvp_clock::now()))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -109,11 +110,17 @@ fn answer(client: HookClient, files: Option<PathBuf>, event: String) -> ExitCode
     if files.is_none() && std::env::var_os("HOME").is_none() {
         return with_own_home();
     }
-    let input = match read_question() {
-        Ok(input) => input,
-        Err(why) => {
-            let denied = HookAnswer::deny(&format!("Not allowed: {why}."));
-            return print_reply(&client.reply(&denied));
+    let read = HookQuestion::read(std::io::stdin().lock());
+    let denied = |why: &str| {
+        let denied = HookAnswer::deny(&format!("Not allowed: {why}."));
+        print_reply(&client.reply(&denied))
+    };
+    let (input, is_cut) = match read {
+        Ok(HookQuestion::Whole(input)) => (input, false),
+        Ok(HookQuestion::Cut(input)) => (input, true),
+        Ok(HookQuestion::TooLong) => return denied(hooks::TOO_LONG),
+        Err(error) => {
+            return denied(&format!("the client's question could not be read: {error}"));
         }
     };
     let files = match files {
@@ -131,7 +138,11 @@ fn answer(client: HookClient, files: Option<PathBuf>, event: String) -> ExitCode
     if let Ok(log) = supervision::open_log(&files) {
         server::init_tracing_to_file("warn", log);
     }
-    print_reply(&wait_for_answer(client, files, event, input))
+    let reply = match is_cut {
+        true => hooks::answer_cut(client, &files, &event, &input),
+        false => wait_for_answer(client, files, event, input),
+    };
+    print_reply(&reply)
 }
 
 /// Starts again with the home of this user, for hooks that are installed for everybody.
@@ -151,19 +162,6 @@ fn with_own_home() -> ExitCode {
     }
     // This exit code denies the call in every client.
     ExitCode::from(2)
-}
-
-fn read_question() -> Result<Vec<u8>, String> {
-    let mut input = Vec::new();
-    let read = std::io::stdin()
-        .lock()
-        .take(MAX_INPUT_BYTES + 1)
-        .read_to_end(&mut input);
-    read.map_err(|error| format!("the client's question could not be read: {error}"))?;
-    match input.len() as u64 > MAX_INPUT_BYTES {
-        true => Err(format!("the call has more than {MAX_INPUT_BYTES} bytes")),
-        false => Ok(input),
-    }
 }
 
 /// Waits for the answer, as long as the client waits for it.
@@ -231,10 +229,9 @@ fn nobody_reads() -> bool {
 }
 
 fn print_reply(reply: &HookReply) -> ExitCode {
-    let mut stdout = std::io::stdout();
-    let written = stdout
-        .write_all(reply.stdout.as_bytes())
-        .and_then(|()| stdout.flush());
+    // Not by the standard library's own handle, which says that all is well if it cannot write there.
+    let stdout = std::io::stdout().as_fd().try_clone_to_owned();
+    let written = stdout.and_then(|stdout| File::from(stdout).write_all(reply.stdout.as_bytes()));
     let _ = std::io::stderr().write_all(reply.stderr.as_bytes());
     match written {
         Ok(()) => ExitCode::from(reply.exit_code),
@@ -243,25 +240,67 @@ fn print_reply(reply: &HookReply) -> ExitCode {
     }
 }
 
-fn status_line(files: &ClientFiles) -> String {
-    let session = files.settings().map(|settings| settings.session);
-    let Ok(session) = session else {
+fn status_line(files: &ClientFiles, now: Timestamp) -> String {
+    let Ok(settings) = files.settings() else {
         return "PVP: this client is not supervised".to_owned();
     };
     let calls = files.open_calls();
     let mut waiting = calls
         .iter()
         .filter(|(_, call)| call.stage == CallStage::Waiting)
-        .filter_map(|(_, call)| call.waits_for.as_deref());
+        .filter_map(|(_, call)| Some((call.waits_for.as_deref()?, call.since)));
     match waiting.next() {
-        Some(first) => {
+        Some((first, since)) => {
+            let waited = narrate::duration(now.millis_since(since));
             let more = waiting.count();
             let more = match more {
                 0 => String::new(),
                 more => format!(" (and {more} more)"),
             };
-            format!("PVP: {}{more}", escape_invisible(first))
+            let key = settings.answer_key;
+            let here = key
+                .map(|key| format!(", or {key} here"))
+                .unwrap_or_default();
+            let first = escape_invisible(first);
+            format!("PVP: {first}{here}; {waited} so far{more}")
         }
-        None => format!("PVP: supervised in session {session}; nothing waits"),
+        None => {
+            let session = settings.session;
+            format!("PVP: supervised in session {session}; nothing waits")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvp_bridge::client_files::{ClientSettings, OpenCall};
+    use pvp_protocol::MessageId;
+    use serde_json::json;
+
+    #[test]
+    fn the_status_line_says_how_long_a_call_has_waited() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = ClientFiles::at(&directory.path().join("claude"));
+        let _lock = files.lock().unwrap();
+        let settings: ClientSettings = serde_json::from_value(json!({
+            "client": "claude", "workspace": "/srv", "session": "owl", "participant": "claude-1",
+            "agent_link": "http://127.0.0.1:1/", "answer_key": "ctrl+]",
+        }))
+        .unwrap();
+        files.begin(&settings).unwrap();
+        let now = pvp_clock::now();
+        assert!(status_line(&files, now).ends_with("nothing waits"));
+        let call: OpenCall = serde_json::from_value(json!({
+            "stage": "waiting", "conversation": "c", "tool": "Bash", "input": {}, "since": now,
+            "waits_for": "Bash waits for 0 of 1 (ann): pvp approve 2bfd8c@9f8235",
+        }))
+        .unwrap();
+        let id = MessageId::parse("t1").unwrap();
+        files.set_call(&id, &call).unwrap();
+        assert_eq!(
+            status_line(&files, now.plus_seconds(300)),
+            "PVP: Bash waits for 0 of 1 (ann): pvp approve 2bfd8c@9f8235, or ctrl+] here; 5 min so far"
+        );
     }
 }

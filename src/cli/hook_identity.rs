@@ -16,6 +16,7 @@ use pvp_bridge::client_files::ClientFiles;
 use pvp_bridge::client_processes::ProcessName;
 use pvp_bridge::hooks::HookClient;
 use pvp_client::user_directories::{create_private_directory, state_directory};
+use pvp_tui::client_terminal::LEADER_SUBCOMMAND;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -84,10 +85,18 @@ fn entries_directory() -> Result<PathBuf, String> {
 /// The process that the client is: the nearest one above that is not the shell of this hook.
 fn client_process(client: HookClient) -> Option<ProcessName> {
     let said = format!("hook run {}", client.name());
-    ProcessName::ancestors().find(|process| {
-        let words = process.words();
-        !words.join(" ").contains(&said)
-    })
+    ProcessName::ancestors().find(|process| !is_shell_with(&process.words(), &said))
+}
+
+/// Whether these words start a shell that runs this. A client may have it among its settings.
+fn is_shell_with(words: &[String], text: &str) -> bool {
+    let program = words.first().map(Path::new).and_then(Path::file_name);
+    let is_shell = program.is_some_and(|name| name.to_string_lossy().ends_with("sh"));
+    let runs = |pair: &[String]| {
+        let is_flag = pair[0].starts_with('-') && pair[0].ends_with('c');
+        is_flag && pair[1].contains(text)
+    };
+    is_shell && words.windows(2).any(runs)
 }
 
 /// Whether `pvp run` started this client, and not something that a client of its runs.
@@ -98,12 +107,15 @@ fn is_started_by_run(client: HookClient, process: ProcessName) -> bool {
         HookClient::Claude | HookClient::Codex | HookClient::OpenCode => 0,
     };
     let own = std::env::current_exe().ok();
+    let is_own = |above: &ProcessName, word: &str| {
+        let is_word = above.words().get(1).is_some_and(|it| it == word);
+        is_word && own.is_some() && above.program() == own
+    };
     let above = ProcessName::ancestors().skip_while(|above| *above != process);
+    // What leads the client's terminal stands between, and supervises nothing by itself.
+    let above = above.filter(|above| !is_own(above, LEADER_SUBCOMMAND));
     let mut above = above.skip(1).take(between + 1);
-    above.any(|above| {
-        let runs = above.words().get(1).is_some_and(|word| word == "run");
-        runs && own.is_some() && above.program() == own
-    })
+    above.any(|above| is_own(&above, "run"))
 }
 
 /// Waits until no other hook of the same client starts its keeper.
@@ -201,5 +213,37 @@ fn start_keeper(
             let _ = child.wait();
             Err("its keeper did not start".to_owned())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shell_of_a_hook_is_told_apart_from_the_client() {
+        let is_shell = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            is_shell_with(&words, "hook run claude")
+        };
+        assert!(is_shell(&[
+            "/bin/sh",
+            "-c",
+            "'/usr/bin/pvp' hook run claude"
+        ]));
+        assert!(is_shell(&["bash", "-lc", "pvp hook run claude --event x"]));
+        assert!(!is_shell(&[
+            "claude",
+            "--settings",
+            "{\"pvp hook run claude\"}"
+        ]));
+        assert!(!is_shell(&[
+            "/bin/bash",
+            "/bin/claude",
+            "--settings",
+            "pvp hook run claude"
+        ]));
+        assert!(!is_shell(&["bash", "-c", "claude"]));
+        assert!(!is_shell(&[]));
     }
 }

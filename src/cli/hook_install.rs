@@ -1,9 +1,10 @@
 //! `pvp hook install` and `pvp hook uninstall`: the hooks of a client in its own settings, for good.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use pvp_bridge::hooks::HookClient;
 use pvp_bridge::install::{self, InstallPlace, InstallScope, InstalledHook, SettingsChange};
@@ -14,7 +15,7 @@ use super::{one_line, print_line};
 
 #[derive(Args)]
 pub(crate) struct HookInstallArguments {
-    /// The client: claude, opencode, gemini or copilot
+    /// The client: claude, opencode, gemini or copilot; codex with --managed
     #[arg(value_parser = parse_client)]
     client: HookClient,
     /// For you, in every directory (the default)
@@ -55,7 +56,11 @@ impl HookInstallArguments {
 
 pub(super) fn install(arguments: &HookInstallArguments) -> anyhow::Result<ExitCode> {
     let scope = arguments.scope();
-    let hook = installed_hook(scope)?;
+    let program = own_program()?;
+    if scope == InstallScope::Managed && arguments.root == Path::new("/") {
+        check_unwritable(&program)?;
+    }
+    let hook = installed_hook(scope, &program)?;
     let changes = install::install(arguments.client, scope, &arguments.place()?, &hook)?;
     print_changes(&changes)?;
     for line in notes(arguments.client, scope) {
@@ -84,12 +89,9 @@ fn print_changes(changes: &[SettingsChange]) -> anyhow::Result<()> {
 
 /// The words that start the hook. Its environment is not the client's, which a repository's settings
 /// may change: they would lead it to another server.
-fn installed_hook(scope: InstallScope) -> anyhow::Result<InstalledHook> {
-    let program = std::env::current_exe().context("finding this program")?;
+fn installed_hook(scope: InstallScope, program: &Path) -> anyhow::Result<InstalledHook> {
     let program = program
-        .into_os_string()
-        .into_string()
-        .ok()
+        .to_str()
         .context("the path of this program is not UTF-8")?;
     let mut words = ["/usr/bin/env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin"]
         .map(str::to_owned)
@@ -108,17 +110,43 @@ fn installed_hook(scope: InstallScope) -> anyhow::Result<InstalledHook> {
             }
         }
     }
-    words.push(program);
+    words.push(program.to_owned());
     Ok(InstalledHook { words })
 }
 
-/// What the hooks do and what they cannot stop.
-fn notes(client: HookClient, scope: InstallScope) -> Vec<String> {
-    let name = client.name();
-    let mut notes = vec![format!(
-        "degree: hooked; every call of {name} is asked about in the session of the directory that it works in, and denied if there is none (`pvp up` makes one)"
-    )];
-    let cannot: &[&str] = match (client, scope) {
+/// This program, where hooks will find it too.
+fn own_program() -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe().context("finding this program")?;
+    if !program.is_file() {
+        bail!(
+            "this program was replaced or removed while it ran ({}); start it again",
+            one_line(&program.display().to_string())
+        );
+    }
+    Ok(program)
+}
+
+/// Refuses a program that somebody else than the administrator may change: whoever does, decides for
+/// every user of the machine.
+fn check_unwritable(program: &Path) -> anyhow::Result<()> {
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    for path in program.ancestors() {
+        let metadata = path
+            .metadata()
+            .with_context(|| format!("looking at {}", path.display()))?;
+        if metadata.uid() != 0 || metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+            bail!(
+                "others than root may change {}, and with it what every user is asked; put pvp into /usr/local/bin, and install from there",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What installed hooks cannot stop.
+pub(super) fn cannot_stop(client: HookClient, scope: InstallScope) -> &'static [&'static str] {
+    match (client, scope) {
         (HookClient::Claude, InstallScope::Managed) => {
             &["--bare and --safe-mode may leave the hooks out"]
         }
@@ -135,12 +163,53 @@ fn notes(client: HookClient, scope: InstallScope) -> Vec<String> {
             "--pure leaves the plugin out, and then everything is denied if the configuration has no rule of its own for `*`",
         ],
         (HookClient::Codex, _) => &[
-            "a hook that crashes, times out or is missing lets the call run; `pvp run -- codex` stands in its protocol and holds",
+            "a hook that crashes, times out or is missing lets the call run, and web searches and resources of MCP servers have no hook; `pvp run -- codex` stands in its protocol and holds",
         ],
-    };
+    }
+}
+
+/// What the hooks do and what they cannot stop.
+fn notes(client: HookClient, scope: InstallScope) -> Vec<String> {
+    let name = client.name();
+    let mut notes = vec![format!(
+        "degree: hooked; every call of {name} is asked about in the session of the directory that it works in, and denied if there is none (`pvp up` makes one)"
+    )];
+    if scope == InstallScope::Project {
+        notes.push(
+            "the file names this program and your home directory, so it works for you alone: keep it out of the repository, and let others install it for themselves".to_owned(),
+        );
+    }
+    let cannot = cannot_stop(client, scope);
     notes.extend(cannot.iter().map(|line| format!("cannot stop: {line}")));
-    notes.push(format!(
-        "`pvp doctor {name}` tries it; `pvp hook uninstall {name}` takes it out"
-    ));
+    notes.push(match client {
+        // Its requirements are those of the whole machine, which no trial can have for itself.
+        HookClient::Codex => format!("`pvp hook uninstall {name} --managed` takes it out"),
+        HookClient::Claude | HookClient::OpenCode | HookClient::Gemini | HookClient::Copilot => {
+            format!(
+                "`pvp doctor {name} --installed` tries it; `pvp hook uninstall {name}` takes it out"
+            )
+        }
+    });
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_program_that_others_may_change_is_not_installed_for_everybody() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("pvp");
+        std::fs::write(&program, "").unwrap();
+        // The directory for temporary files is everybody's.
+        let refused = check_unwritable(&program).unwrap_err().to_string();
+        assert!(refused.contains("/usr/local/bin"), "{refused}");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let refused = check_unwritable(&program).unwrap_err().to_string();
+        assert!(refused.contains(program.to_str().unwrap()), "{refused}");
+        assert!(check_unwritable(Path::new("/usr/bin/env")).is_ok());
+        assert!(check_unwritable(&directory.path().join("missing")).is_err());
+    }
 }

@@ -3,10 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
-use pvp_protocol::api::{CreatedJoinCode, Invitation, InviteRequest, JoinCodeRequest};
+use pvp_client::{ApiClient, Link};
+use pvp_protocol::api::{
+    CreatedJoinCode, DeviceCodeRequest, Invitation, InviteRequest, JoinCodeRequest,
+};
 use pvp_protocol::{ParticipantId, ParticipantKind, Refusal, Role, SessionId};
-use pvp_server::invite::{Inviter, create_invitation};
+use pvp_server::invite::{Inviter, ServerAddress, create_invitation};
 use pvp_server::join;
 
 use super::administration::Administration;
@@ -28,7 +32,8 @@ pub(crate) struct InviteArguments {
     /// The name that others see
     #[arg(long, required_unless_present = "code")]
     name: Option<String>,
-    /// A role to allow; may be given several times [default with --code: approver]
+    /// A role to allow, observer for a read-only link; may be given several times [default with
+    /// --code: approver]
     #[arg(long = "role", required_unless_present = "code", value_name = "ROLE")]
     roles: Vec<Role>,
     /// Whom to invite: human or agent
@@ -46,7 +51,7 @@ pub(crate) struct InviteArguments {
     /// Print a command to send, `pvp join CODE`, that works once, within an hour
     #[arg(long, conflicts_with_all = ["name", "kind", "participant"])]
     code: bool,
-    /// Print a QR code too
+    /// Print a link for a browser too, which works once, within an hour, and its QR code
     #[arg(long, conflicts_with = "json")]
     qr: bool,
     /// Print JSON: token, link, participant, roles, expires; with --code: id, code, link, roles,
@@ -78,10 +83,16 @@ impl InviteArguments {
         }
     }
 
-    /// The address that links to a server on this machine begin with.
-    fn base_url<'a>(&'a self, server: &'a LocalServer) -> &'a str {
-        let url = self.url.as_deref().unwrap_or(&server.url);
-        url.trim_end_matches('/')
+    /// What links to a server on this machine begin with. Another address than the server's own may
+    /// be that of a proxy, which has another key.
+    fn address(&self, server: &LocalServer) -> ServerAddress {
+        match self.url.as_deref().map(|url| url.trim_end_matches('/')) {
+            Some(url) if url != server.address.url => ServerAddress {
+                url: url.to_owned(),
+                fingerprint: None,
+            },
+            Some(_) | None => server.address.clone(),
+        }
     }
 
     fn invite(&self, administration: &Administration) -> anyhow::Result<Invitation> {
@@ -97,8 +108,8 @@ impl InviteArguments {
         match administration {
             Administration::Link(api) => Ok(api.invite(&request)?),
             Administration::Data { server, .. } => {
-                let (base_url, now) = (self.base_url(server), pvp_clock::now());
-                let created = create_invitation(request, &Inviter::Operator, base_url, now);
+                let (address, now) = (self.address(server), pvp_clock::now());
+                let created = create_invitation(request, &Inviter::Operator, &address, now);
                 let (row, invitation) = created.map_err(refused)?;
                 server.tokens()?.insert(&row)?;
                 Ok(invitation)
@@ -120,8 +131,8 @@ impl InviteArguments {
         match administration {
             Administration::Link(api) => Ok(api.create_join_code(&request)?),
             Administration::Data { server, .. } => {
-                let (base_url, now) = (self.base_url(server), pvp_clock::now());
-                let created = join::create_join_code(request, &Inviter::Operator, base_url, now);
+                let (address, now) = (self.address(server), pvp_clock::now());
+                let created = join::create_join_code(request, &Inviter::Operator, &address, now);
                 let (row, created) = created.map_err(refused)?;
                 let limit = join::outstanding_limit(&Inviter::Operator);
                 let forget = join::forget_before(now);
@@ -153,9 +164,23 @@ impl InviteArguments {
         }
         super::print_line(format!("link         {}", invitation.link))?;
         match self.qr {
-            true => share::print_qr(&invitation.link),
+            true => self.print_page_link(invitation),
             false => Ok(()),
         }
+    }
+
+    /// Prints what a browser opens, which keeps it: it works once. An agent has no use for it.
+    fn print_page_link(&self, invitation: &Invitation) -> anyhow::Result<()> {
+        if self.kind == ParticipantKind::Agent {
+            return share::print_qr(&invitation.link);
+        }
+        let link = Link::parse(&invitation.link).context("the link of the invitation")?;
+        let session = link.session().cloned();
+        let request = DeviceCodeRequest { session };
+        let page = ApiClient::new(link).create_device_code(&request);
+        let page = page.context("the link was made, but none for a browser; try `pvp open`")?;
+        super::print_line(format!("browser      {} (once, within an hour)", page.link))?;
+        share::print_qr(&page.link)
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use clap::Args;
 use pvp_client::{ApiClient, ApiError, Link};
-use pvp_protocol::api::{RedeemCodeRequest, WhoAmI};
+use pvp_protocol::api::{RedeemCodeRequest, RedeemDeviceCodeRequest, WhoAmI};
 use pvp_protocol::{JoinCode, ParticipantKind};
 
 use super::login::identity_text;
@@ -35,6 +35,8 @@ pub(crate) struct JoinArguments {
 enum JoinTarget {
     /// A server's address, without a token, and a code.
     Code(Link, JoinCode),
+    /// A server's address, without a token, and the code of a link that `pvp open` printed.
+    DeviceCode(Link, JoinCode),
     /// A link with a token.
     Link(Link),
 }
@@ -50,6 +52,7 @@ pub(crate) fn run(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
             let link = redeem(&server, &code, arguments.name.as_deref())?;
             (link, true)
         }
+        JoinTarget::DeviceCode(server, code) => (redeem_device_code(&server, &code)?, true),
     };
     // A code works once, so its link is saved before anything can fail.
     let path = links::directory_link_path(ParticipantKind::Human)?;
@@ -100,8 +103,9 @@ fn parse_target(text: &str) -> anyhow::Result<JoinTarget> {
     if text.contains("token=") {
         return Ok(JoinTarget::Link(Link::parse(text)?));
     }
-    let split = text
-        .split_once("#join=")
+    let device = text.split_once("#device=");
+    let split = device
+        .or_else(|| text.split_once("#join="))
         .or_else(|| text.split_once("?join="))
         .or_else(|| text.rsplit_once('/'));
     let Some((server, code)) = split.filter(|(server, _)| !server.is_empty()) else {
@@ -113,9 +117,14 @@ fn parse_target(text: &str) -> anyhow::Result<JoinTarget> {
         true => server.to_owned(),
         false => format!("http://{server}"),
     };
-    let code = code.split('&').next().unwrap_or_default();
+    let (code, parameters) = code.split_once('&').unwrap_or((code, ""));
     let code = JoinCode::parse(code).context("copy the whole line that you were sent")?;
-    Ok(JoinTarget::Code(Link::parse(&server)?, code))
+    // The server's fingerprint may follow, and a session.
+    let server = Link::parse(&format!("{server}#{parameters}"))?;
+    Ok(match device {
+        Some(_) => JoinTarget::DeviceCode(server, code),
+        None => JoinTarget::Code(server, code),
+    })
 }
 
 /// Refuses to replace a link that works: whoever tries a code in the directory where they started
@@ -176,17 +185,38 @@ fn redeem(server: &Link, code: &JoinCode, name: Option<&str>) -> anyhow::Result<
         code: code.to_string(),
         name: name.unwrap_or_else(|| "guest".to_owned()),
     };
-    let invitation = match ApiClient::new(server.clone()).join(&request) {
-        Ok(invitation) => invitation,
-        Err(error @ ApiError::Unreachable { .. }) => {
-            return Err(anyhow::Error::from(error).context("the code was not used"));
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let joined = ApiClient::new(server.clone()).join(&request);
+    let invitation = joined.map_err(not_used)?;
     // The address is the one that was reached, whatever the server calls itself.
     let link = server.clone().without_session();
     link.with_token(&invitation.token)
         .context("the server's answer")
+}
+
+/// Makes this machine another device of the person who made the link.
+fn redeem_device_code(server: &Link, code: &JoinCode) -> anyhow::Result<Link> {
+    let host = rustix::system::uname();
+    let request = RedeemDeviceCodeRequest {
+        code: code.to_string(),
+        name: format!("pvp on {}", host.nodename().to_string_lossy()),
+    };
+    let joined = ApiClient::new(server.clone()).redeem_device_code(&request);
+    let device = joined.map_err(not_used)?;
+    let link = server.clone().with_token(&device.token);
+    link.context("the server's answer")
+}
+
+/// Says that a code still works, if it was not tried.
+fn not_used(error: ApiError) -> anyhow::Error {
+    let is_untried = matches!(
+        error,
+        ApiError::Unreachable { .. } | ApiError::Untrusted { .. }
+    );
+    let error = anyhow::Error::from(error);
+    match is_untried {
+        true => error.context("the code was not used"),
+        false => error,
+    }
 }
 
 /// The link with the session that its token is for, saved where it belongs.
@@ -247,6 +277,9 @@ mod tests {
             Ok(JoinTarget::Code(server, code)) => {
                 Ok((server.base_url().to_owned(), code.to_string()))
             }
+            Ok(JoinTarget::DeviceCode(server, code)) => {
+                Ok((server.reveal(), format!("own {code}")))
+            }
             Ok(JoinTarget::Link(link)) => Ok((link.reveal(), String::new())),
             Err(error) => Err(format!("{error:#}")),
         }
@@ -274,6 +307,9 @@ mod tests {
             let expected = (server.to_owned(), CODE.to_owned());
             assert_eq!(parsed(&text), Ok(expected), "{text}");
         }
+        let own = format!("https://h:1/#device={CODE}&session=owl");
+        let expected = ("https://h:1/#session=owl".to_owned(), format!("own {CODE}"));
+        assert_eq!(parsed(&own), Ok(expected));
         let link = "http://h/#token=pvp_ab&session=owl";
         assert_eq!(parsed(link), Ok((link.to_owned(), String::new())));
     }

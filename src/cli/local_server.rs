@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -10,7 +11,9 @@ use std::time::SystemTime;
 use anyhow::{Context, bail};
 use pvp_client::Link;
 use pvp_client::user_directories::recorded_data_directories;
+use pvp_protocol::KeyFingerprint;
 use pvp_server::Server;
+use pvp_server::invite::ServerAddress;
 use pvp_server::store::SqliteTokens;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +34,9 @@ struct AddressFile {
     url: String,
     /// The address for this machine.
     local_url: String,
+    /// The fingerprint of the server's key, if it signs its certificate itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
     /// The directory that the server was started in.
     directory: PathBuf,
 }
@@ -39,16 +45,20 @@ struct AddressFile {
 pub(super) struct LocalServer {
     pub(super) data: PathBuf,
     /// The address that others open.
-    pub(super) url: String,
+    pub(super) address: ServerAddress,
     /// The address for this machine.
-    local_url: String,
+    pub(super) local_address: ServerAddress,
 }
 
 /// Writes how a server that has just started is reached.
 pub(super) fn record(data: &Path, server: &Server) -> anyhow::Result<()> {
     let content = AddressFile {
         url: server.url(),
-        local_url: server.local_url(),
+        local_url: server.local_address().url,
+        fingerprint: server
+            .server_address()
+            .fingerprint
+            .map(|key| key.to_string()),
         directory: super::current_directory()?,
     };
     let (path, temporary) = (data.join(ADDRESS_FILE), data.join("server.address.new"));
@@ -74,14 +84,17 @@ impl LocalServer {
                 data.display()
             );
         }
-        let (url, local_url) = match read_address(data) {
-            Some(address) => (address.url, address.local_url),
-            None => (DEFAULT_URL.to_owned(), DEFAULT_URL.to_owned()),
+        let known = read_address(data);
+        let (url, local_url, fingerprint) = match known {
+            Some(address) => (address.url, address.local_url, address.fingerprint),
+            None => (DEFAULT_URL.to_owned(), DEFAULT_URL.to_owned(), None),
         };
+        let fingerprint = fingerprint.and_then(|text| KeyFingerprint::parse(&text).ok());
+        let address = |url| ServerAddress { url, fingerprint };
         Ok(Self {
             data: data.to_owned(),
-            url,
-            local_url,
+            address: address(url),
+            local_address: address(local_url),
         })
     }
 
@@ -107,7 +120,19 @@ impl LocalServer {
 
     /// Whether a link leads to this server.
     pub(super) fn is_reached_by(&self, link: &Link) -> bool {
-        [&self.url, &self.local_url].contains(&&link.base_url().to_owned())
+        [&self.address, &self.local_address]
+            .iter()
+            .any(|address| address.url == link.base_url())
+    }
+
+    /// Whether its address leads nowhere from another machine.
+    pub(super) fn is_local_only(&self) -> bool {
+        let place = self.address.url.split_once("://").map(|(_, place)| place);
+        let place = place.unwrap_or_default();
+        match place.parse::<SocketAddr>() {
+            Ok(address) => address.ip().is_loopback(),
+            Err(_) => place.split(':').next() == Some("localhost"),
+        }
     }
 
     /// The file that it holds a lock on while it runs.
@@ -115,14 +140,9 @@ impl LocalServer {
         self.data.join("pvp.lock")
     }
 
-    /// The address for this machine.
-    pub(super) fn local_url(&self) -> &str {
-        &self.local_url
-    }
-
     /// The port that it listened on.
     pub(super) fn port(&self) -> Option<u16> {
-        let (_, port) = self.local_url.rsplit_once(':')?;
+        let (_, port) = self.local_address.url.rsplit_once(':')?;
         port.parse().ok()
     }
 
@@ -147,5 +167,8 @@ fn read_address(data: &Path) -> Option<AddressFile> {
     file.take(MAX_FILE_BYTES).read_to_string(&mut text).ok()?;
     let address: AddressFile = serde_json::from_str(&text).ok()?;
     let is_usable = |url: &str| Link::parse(url).is_ok_and(|link| link.base_url() == url);
-    (is_usable(&address.url) && is_usable(&address.local_url)).then_some(address)
+    let fingerprint = address.fingerprint.as_deref().map(KeyFingerprint::parse);
+    let has_good_key = !matches!(fingerprint, Some(Err(_)));
+    let is_whole = is_usable(&address.url) && is_usable(&address.local_url) && has_good_key;
+    is_whole.then_some(address)
 }

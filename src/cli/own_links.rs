@@ -166,7 +166,7 @@ impl SavedLink {
 
 /// The link by the address for this machine, which stays when the network changes.
 fn local(link: Link, server: &Server, session: &SessionId) -> anyhow::Result<Link> {
-    let link = link.with_base_url(&server.local_url());
+    let link = link.with_base_url(&server.local_address().link(""));
     let link = link.context("the server's own address")?;
     Ok(link.with_session(session.clone()))
 }

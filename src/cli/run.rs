@@ -14,12 +14,15 @@ use pvp_bridge::launch::{self, HookProgram, LaunchPlan, ProjectPlace, ProjectTru
 use pvp_bridge::mcp::RelayListener;
 use pvp_client::{ApiClient, ConnectOptions, RecordCheck};
 use pvp_protocol::{ParticipantKind, Role};
+use pvp_tui::client_terminal::ClientTerminalOptions;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::run_codex::RunnableCodex;
+use super::run_terminal::{AnswerArguments, StartedClient};
 use super::supervision::{self, Supervision, SupervisionArguments};
-use super::{agent_client, agent_flags, check, invite, one_line, print_warning, run_codex, server};
+use super::{agent_client, agent_flags, check, invite, one_line, print_warning, server};
 
 /// How long a client may take to say its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
@@ -38,6 +41,8 @@ pub(crate) struct RunArguments {
     /// Run what this directory's own settings start, without asking anybody
     #[arg(long)]
     trust_project: bool,
+    #[command(flatten)]
+    answers: AnswerArguments,
     /// The client and its arguments: claude, codex, opencode, gemini or copilot
     #[arg(
         required = true,
@@ -61,11 +66,21 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     }
     if client == HookClient::Codex {
         let version = || client_version(program);
-        return run_codex::run(&arguments.supervision, program, client_arguments, version);
+        let started = RunnableCodex {
+            supervision: &arguments.supervision,
+            answers: &arguments.answers,
+            program,
+            arguments: client_arguments,
+        };
+        return started.run(version);
     }
     let version = client_version(program)?;
+    if let Some(warning) = client.version_warning(version.as_deref()) {
+        print_warning(&one_line(&warning));
+    }
     let mut supervision = arguments.supervision.find(client.name(), version)?;
     supervision.settings.defer_after_seconds = arguments.defer_after;
+    let answers = arguments.answers.plan(&mut supervision)?;
     let hook = HookProgram {
         program: std::env::current_exe().context("finding this program")?,
         files: supervision.files.directory().to_owned(),
@@ -84,7 +99,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         server::init_tracing_to_file("warn", log);
     }
     let runtime = super::runtime()?;
-    let status = runtime.block_on(supervise(&supervision, program, plan));
+    let status = runtime.block_on(supervise(&supervision, program, plan, answers));
     runtime.shutdown_background();
     Ok(exit_code(status?))
 }
@@ -174,7 +189,11 @@ fn waiting_text(supervision: &Supervision) -> WaitingText {
         true => "the approvers".to_owned(),
         false => names.join(", "),
     };
-    WaitingText(format!("PVP asks {who} (pvp gates)"))
+    let how = match &supervision.settings.answer_key {
+        Some(key) => format!("{key} answers here"),
+        None => "pvp gates".to_owned(),
+    };
+    WaitingText(format!("PVP asks {who} ({how})"))
 }
 
 /// Starts the client and stays with it until it ends.
@@ -182,6 +201,7 @@ async fn supervise(
     supervision: &Supervision,
     program: &OsString,
     plan: LaunchPlan,
+    answers: Option<ClientTerminalOptions>,
 ) -> anyhow::Result<ExitStatus> {
     let keeper = match plan.offers_tools {
         true => offer_tools(supervision).await?,
@@ -199,13 +219,13 @@ async fn supervise(
             None => command.env_remove(name),
         };
     }
-    let child = command
-        .spawn()
+    let client = StartedClient::start(command, answers)
+        .await
         .with_context(|| format!("cannot start `{}`", one_line(&program.to_string_lossy())))?;
-    if let Some(pid) = child.id() {
-        keeper.watch_processes(pid);
+    if let Some(pid) = client.pid() {
+        keeper.watch_processes(pid.as_raw_pid().unsigned_abs());
     }
-    let status = wait_for(child).await;
+    let status = client.wait().await;
     let left = tokio::time::timeout(LEAVE_TIMEOUT, keeper.leave("the client has ended")).await;
     if !matches!(left, Ok(Ok(()))) {
         print_warning("the end of the client may be recorded only later");

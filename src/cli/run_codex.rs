@@ -18,11 +18,13 @@ use pvp_bridge::launch::{CodexPlan, ExecPlan, ScreenPlan, plan_codex};
 use pvp_bridge::supervisor::{SupervisedClient, Supervisor, connect_options};
 use pvp_client::{ConnectOptions, RecordCheck};
 use pvp_protocol::payload::{ClientOrigin, Degree, FinishReason};
-use rustix::process::{Pid, Signal};
+use pvp_tui::client_terminal::ClientTerminalOptions;
+use rustix::process::Signal;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::run::{LEAVE_TIMEOUT, exit_code, pass_on, wait_for};
+use super::run::{LEAVE_TIMEOUT, exit_code, pass_on};
+use super::run_terminal::{AnswerArguments, StartedClient};
 use super::supervision::{self, Supervision, SupervisionArguments};
 use super::{one_line, print_line, print_warning, server};
 
@@ -38,47 +40,66 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a prompt on standard input.
 const MAX_PROMPT_BYTES: u64 = 4 * 1024 * 1024;
 
-pub(super) fn run(
-    arguments: &SupervisionArguments,
-    program: &OsStr,
-    client_arguments: &[OsString],
-    version: impl FnOnce() -> anyhow::Result<Option<String>>,
-) -> anyhow::Result<ExitCode> {
-    let mut plan = plan_codex(client_arguments)?;
-    let program = &absolute_program(program)?;
-    if let CodexPlan::Exec(plan) = &mut plan {
-        enter_directory(plan)?;
-    }
-    check_rules()?;
-    let supervision = arguments.find(CLIENT, version()?)?;
-    let files = &supervision.files;
-    files
-        .begin(&supervision.settings)
-        .context("keeping what is known about the client")?;
-    supervision.lock.keep_with_children()?;
-    supervision.print()?;
-    if let Ok(log) = supervision::open_log(files.directory()) {
-        server::init_tracing_to_file("warn", log);
-    }
-    let runtime = super::runtime()?;
-    let code = runtime.block_on(async {
-        let (supervisor, requests) = connect(&supervision).await?;
-        let supervised = Supervised {
-            supervision: &supervision,
-            supervisor: supervisor.clone(),
-            program,
-        };
-        let code = match plan {
-            CodexPlan::Screen(plan) => supervised.with_screen(plan, requests).await,
-            CodexPlan::Exec(plan) => supervised.one_prompt(plan, requests).await,
-        };
-        let left = supervisor.leave("the client has ended");
-        if !matches!(tokio::time::timeout(LEAVE_TIMEOUT, left).await, Ok(Ok(()))) {
-            print_warning("the end of the client may be recorded only later");
+/// Codex, as somebody wants to run it.
+pub(super) struct RunnableCodex<'a> {
+    pub(super) supervision: &'a SupervisionArguments,
+    pub(super) answers: &'a AnswerArguments,
+    pub(super) program: &'a OsStr,
+    pub(super) arguments: &'a [OsString],
+}
+
+impl RunnableCodex<'_> {
+    pub(super) fn run(
+        &self,
+        version: impl FnOnce() -> anyhow::Result<Option<String>>,
+    ) -> anyhow::Result<ExitCode> {
+        let mut plan = plan_codex(self.arguments)?;
+        let program = &absolute_program(self.program)?;
+        if let CodexPlan::Exec(plan) = &mut plan {
+            enter_directory(plan)?;
         }
+        check_rules()?;
+        let mut supervision = self.supervision.find(CLIENT, version()?)?;
+        let answers = match &plan {
+            CodexPlan::Screen(_) => self.answers.plan(&mut supervision)?,
+            CodexPlan::Exec(_) => None,
+        };
+        let files = &supervision.files;
+        files
+            .begin(&supervision.settings)
+            .context("keeping what is known about the client")?;
+        supervision.lock.keep_with_children()?;
+        supervision.print()?;
+        if let Ok(log) = supervision::open_log(files.directory()) {
+            server::init_tracing_to_file("warn", log);
+        }
+        let runtime = super::runtime()?;
+        let code = runtime.block_on(supervise(&supervision, program, plan, answers));
+        runtime.shutdown_background();
         code
-    });
-    runtime.shutdown_background();
+    }
+}
+
+async fn supervise(
+    supervision: &Supervision,
+    program: &OsStr,
+    plan: CodexPlan,
+    answers: Option<ClientTerminalOptions>,
+) -> anyhow::Result<ExitCode> {
+    let (supervisor, requests) = connect(supervision).await?;
+    let supervised = Supervised {
+        supervision,
+        supervisor: supervisor.clone(),
+        program,
+    };
+    let code = match plan {
+        CodexPlan::Screen(plan) => supervised.with_screen(plan, requests, answers).await,
+        CodexPlan::Exec(plan) => supervised.one_prompt(plan, requests).await,
+    };
+    let left = supervisor.leave("the client has ended");
+    if !matches!(tokio::time::timeout(LEAVE_TIMEOUT, left).await, Ok(Ok(()))) {
+        print_warning("the end of the client may be recorded only later");
+    }
     code
 }
 
@@ -114,7 +135,6 @@ async fn connect(
         workspace: settings.workspace.clone(),
         degree: Degree::Held,
         // It cannot be given one, but its agent can be told.
-        takes_edits: true,
     };
     let options = ConnectOptions {
         session: Some(settings.session.clone()),
@@ -157,6 +177,7 @@ impl Supervised<'_> {
         &self,
         plan: ScreenPlan,
         requests: mpsc::Receiver<PersonRequest>,
+        answers: Option<ClientTerminalOptions>,
     ) -> anyhow::Result<ExitCode> {
         let settings = &self.supervision.settings;
         let listener = ScreenListener::bind().await;
@@ -169,11 +190,10 @@ impl Supervised<'_> {
             command.env_remove(name);
         }
         command.env(SECRET_VARIABLE, listener.secret());
-        let child = command.spawn().with_context(|| self.cannot_start())?;
-        let pid = child
-            .id()
-            .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        let ended = wait_for(child);
+        let client = StartedClient::start(command, answers).await;
+        let client = client.with_context(|| self.cannot_start())?;
+        let pid = client.pid();
+        let ended = client.wait();
         tokio::pin!(ended);
         let screen = tokio::select! {
             status = &mut ended => return Ok(exit_code(status?)),
@@ -196,7 +216,11 @@ impl Supervised<'_> {
             self.person(),
             spoken,
         );
-        let mut bridge = tokio::spawn(bridge.run_with_screen(events, screen, requests));
+        let settings = ThreadSettings {
+            web_search: plan.web_search,
+            ..ThreadSettings::default()
+        };
+        let mut bridge = tokio::spawn(bridge.run_with_screen(events, settings, screen, requests));
         let mut end = None;
         let status = tokio::select! {
             status = &mut ended => status,
@@ -242,6 +266,7 @@ impl Supervised<'_> {
         let settings = ThreadSettings {
             model: plan.model,
             sandbox: plan.sandbox,
+            web_search: plan.web_search,
         };
         let version = self.supervision.settings.version.clone();
         let command = self.app_server(plan.settings);
@@ -289,6 +314,7 @@ impl Supervised<'_> {
             session: None,
             call: None,
             subagent: None,
+            fails_open: false,
         };
         let agent = self.supervisor.participant().clone();
         person.prompt(agent, origin, prompt.to_owned()).await;
@@ -348,6 +374,7 @@ impl DrivenCodex {
         let settings = ThreadSettings {
             model: self.plan.model,
             sandbox: self.plan.sandbox,
+            web_search: self.plan.web_search,
         };
         let version = client.version.clone();
         let started = start_headless(supervisor.clone(), version, &command, settings);

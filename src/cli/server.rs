@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::prelude::*;
 
-use super::local_server;
+use super::{local_server, share};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -83,6 +83,23 @@ pub(crate) struct ServerArguments {
     /// a reverse proxy with TLS
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
+    /// Serve HTTPS with this certificate chain, in PEM; read again when it changes and on SIGHUP
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with_all = ["tls_self_signed", "acme"])]
+    tls_cert: Option<String>,
+    /// The private key of --tls-cert
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<String>,
+    /// Serve HTTPS with a certificate that the server makes itself; links carry the fingerprint of its
+    /// key, which `pvp` checks
+    #[arg(long, conflicts_with = "acme")]
+    tls_self_signed: bool,
+    /// Serve HTTPS with a certificate for this domain from Let's Encrypt, which must reach this server
+    /// at port 443 of the domain
+    #[arg(long, value_name = "DOMAIN")]
+    acme: Option<String>,
+    /// With --acme: where the authority writes to if there is a problem
+    #[arg(long, value_name = "ADDRESS", requires = "acme")]
+    acme_email: Option<String>,
     /// A file of rules to add to the built-in ones; reloaded on SIGHUP
     #[arg(long, value_name = "FILE")]
     policy: Option<String>,
@@ -150,6 +167,12 @@ fn complete(
     default_log: &str,
 ) -> anyhow::Result<ServerConfig> {
     config.check_exposure(arguments.i_know_this_is_open)?;
+    if let (Some(domain), true) = (&config.acme, config.listen.ip().is_loopback()) {
+        super::print_warning(&format!(
+            "the authority has to reach this server at port 443 of {domain}, and it listens on {} only: forward that port, or use --listen 0.0.0.0:443",
+            config.listen
+        ));
+    }
     if config.data.is_none() {
         config.data = Some(default_data_directory()?);
     }
@@ -240,9 +263,15 @@ fn load_config(
     flag("key_file", arguments.key_file.as_ref());
     flag("bridge_port", arguments.bridge_port.as_ref());
     flag("public_url", arguments.public_url.as_ref());
+    flag("tls_cert", arguments.tls_cert.as_ref());
+    flag("tls_key", arguments.tls_key.as_ref());
+    flag("acme", arguments.acme.as_ref());
+    flag("acme_email", arguments.acme_email.as_ref());
     flag("policy", arguments.policy.as_ref());
     let on = Some("true".to_owned());
     flag("open", on.as_ref().filter(|_| arguments.open));
+    let self_signed = on.as_ref().filter(|_| arguments.tls_self_signed);
+    flag("tls_self_signed", self_signed);
     flag("git_init", on.as_ref().filter(|_| arguments.git_init));
     let file = file
         .as_ref()
@@ -273,9 +302,12 @@ fn init_tracing_to(
 ) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PVP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default_filter));
-    // The WebSocket parser traces whole messages, including tokens and secrets.
+    // The WebSocket parser traces whole messages, including tokens and secrets. The verifier of
+    // certificates reports what whoever connects is told anyway, such as the owner of a webhook.
     let without_payloads = filter_fn(|metadata| {
-        !metadata.target().starts_with("tungstenite") || LevelFilter::DEBUG >= *metadata.level()
+        let (target, level) = (metadata.target(), *metadata.level());
+        !target.starts_with("rustls_platform_verifier")
+            && (!target.starts_with("tungstenite") || LevelFilter::DEBUG >= level)
     });
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(writer)
@@ -294,20 +326,21 @@ pub(super) async fn serve(
     // Catch SIGXFSZ, so that a file size limit makes a write fail and does not end the process.
     let _over_limit = signal(SignalKind::from_raw(SIGXFSZ)).context("watching for signals")?;
     let shutdown = super::shutdown_signal()?;
-    let (data, key_file) = (data_directory(&config)?, config.key_file.clone());
+    let data = data_directory(&config)?;
+    let key_files = [config.key_file.clone(), config.tls_key.clone()];
     let server = Server::start(config).await?;
     record_data(&data);
-    if let Some(key_file) = key_file {
-        record_data(&key_file);
+    for key_file in key_files.iter().flatten() {
+        record_data(key_file);
     }
     if let Err(error) = local_server::record(&data, &server) {
         super::print_error(&error);
     }
     warn_of_reach(&server);
     let mut hangup = signal(SignalKind::hangup()).context("watching for signals")?;
-    let reloader = server.policy_reloader();
-    // At a terminal, SIGHUP means that it was closed, so the server stops; otherwise it reloads the
-    // policy.
+    let reloader = server.file_reloader();
+    // At a terminal, SIGHUP means that it was closed, so the server stops; otherwise it reloads its
+    // files.
     let at_a_terminal = std::io::stdout().is_terminal();
     let stop = async move {
         let hung_up = async {
@@ -333,9 +366,9 @@ fn warn_of_reach(server: &Server) {
     let port = address.port();
     super::print_warning(&format!(
         "warning: other machines can reach this server without TLS. Tokens, commands and their output travel \
-         unencrypted: whoever is on the network can read them and act as you. Use a network that you trust, \
-         or listen on 127.0.0.1 and use a VPN, `ssh -L {port}:127.0.0.1:{port} HOST`, or a reverse proxy with \
-         TLS (--public-url https://…)"
+         unencrypted: whoever is on the network can read them and act as you. Add --tls-self-signed, or use a \
+         network that you trust, a VPN, `ssh -L {port}:127.0.0.1:{port} HOST` with --listen 127.0.0.1, or a \
+         reverse proxy with TLS (--public-url https://…)"
     ));
     let others: Vec<_> = server
         .reachable_addresses()
@@ -377,12 +410,24 @@ async fn print_startup(server: &Server, data: &Path, open: bool, json: bool) -> 
             "admin_link": admin_link,
             "data": data.display().to_string(),
         });
+        if let Some(fingerprint) = server.certificate_fingerprint() {
+            said["certificate_fingerprint"] = fingerprint.into();
+        }
         if let Some(bridge) = bridge {
             said["bridge"] = bridge.to_string().into();
         }
         return super::print_json(said);
     }
-    super::print_line(format!("PVP listens on http://{}", server.address()))?;
+    let scheme = server
+        .url()
+        .split("://")
+        .next()
+        .unwrap_or("http")
+        .to_owned();
+    super::print_line(format!("PVP listens on {scheme}://{}", server.address()))?;
+    if let Some(fingerprint) = server.certificate_fingerprint() {
+        super::print_line(share::certificate_text(&fingerprint))?;
+    }
     super::print_line(format!("data in {}", data.display()))?;
     if let Some(bridge) = bridge {
         super::print_line(format!("git hooks ask http://{bridge}"))?;

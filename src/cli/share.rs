@@ -4,12 +4,14 @@ use std::io::IsTerminal;
 
 use anyhow::Context;
 use pvp_protocol::api::CreatedJoinCode;
-use qrcode::{Color, EcLevel, QrCode};
+use pvp_tui::qr_code::{self, QrBackground};
 
 use super::{print_bytes, print_line};
 
-/// Light modules around a QR code, without which cameras do not find it.
-const QUIET_ZONE: usize = 2;
+/// What a person compares with what a browser shows, before they go on in spite of its warning.
+pub(super) fn certificate_text(fingerprint: &str) -> String {
+    format!("certificate fingerprint (SHA-256): {fingerprint}")
+}
 
 /// The line to send: what the other person runs.
 pub(super) fn join_command(created: &CreatedJoinCode) -> String {
@@ -17,8 +19,9 @@ pub(super) fn join_command(created: &CreatedJoinCode) -> String {
         Some(rest) => rest.replacen("/#join=", "/", 1),
         None => created.link.clone(),
     };
-    // A shell takes brackets, which an IPv6 address has, for a pattern.
-    match target.contains('[') {
+    // A shell takes brackets, which an IPv6 address has, for a pattern, and what follows `&` for
+    // another command.
+    match target.contains(['[', '&']) {
         true => format!("pvp join '{target}'"),
         false => format!("pvp join {target}"),
     }
@@ -52,44 +55,18 @@ pub(super) fn print_join_code(created: &CreatedJoinCode, qr: bool) -> anyhow::Re
     Ok(())
 }
 
-/// Prints a text as a QR code.
+/// Prints a text as a QR code: black on white on a terminal, and otherwise for a dark background.
 pub(super) fn print_qr(text: &str) -> anyhow::Result<()> {
-    let code = QrCode::with_error_correction_level(text, EcLevel::L)
-        .context("the link is too long for a QR code")?;
-    let colors = std::io::stdout().is_terminal();
-    print_bytes(draw_qr(&code, colors).as_bytes())
-}
-
-/// Draws two rows of modules in each line. With colours it is black on white on every terminal;
-/// without, it is meant for a dark background.
-fn draw_qr(code: &QrCode, colors: bool) -> String {
-    let (modules, width) = (code.to_colors(), code.width());
-    let is_dark = |x: usize, y: usize| {
-        let inside = |at: usize| at.checked_sub(QUIET_ZONE).filter(|at| *at < width);
-        match (inside(x), inside(y)) {
-            (Some(x), Some(y)) => modules[y * width + x] == Color::Dark,
-            _ => false,
-        }
+    let (background, before, after) = match std::io::stdout().is_terminal() {
+        true => (QrBackground::Light, "\x1b[30;107m", "\x1b[0m"),
+        false => (QrBackground::Dark, "", ""),
     };
-    let size = width + 2 * QUIET_ZONE;
-    let mut drawn = String::new();
-    for y in (0..size).step_by(2) {
-        let line: String = (0..size)
-            .map(
-                |x| match (is_dark(x, y) ^ colors, is_dark(x, y + 1) ^ colors) {
-                    (false, false) => '█',
-                    (false, true) => '▀',
-                    (true, false) => '▄',
-                    (true, true) => ' ',
-                },
-            )
-            .collect();
-        drawn += &match colors {
-            true => format!("  \x1b[30;107m{line}\x1b[0m\n"),
-            false => format!("  {line}\n"),
-        };
-    }
-    drawn
+    let lines = qr_code::draw(text, background).context("the link is too long for a QR code")?;
+    let lines = lines.iter();
+    let drawn: String = lines
+        .map(|line| format!("  {before}{line}{after}\n"))
+        .collect();
+    print_bytes(drawn.as_bytes())
 }
 
 #[cfg(test)]
@@ -119,23 +96,12 @@ mod tests {
                 "pvp join https://pvp.example.org/#join=A-B",
             ),
             ("http://[::1]:3000/#join=A-B", "pvp join '[::1]:3000/A-B'"),
+            (
+                "https://192.0.2.7:3000/#join=A-B&fp=X",
+                "pvp join 'https://192.0.2.7:3000/#join=A-B&fp=X'",
+            ),
         ] {
             assert_eq!(join_command(&created(link)), command);
         }
-    }
-
-    #[test]
-    fn a_qr_code_is_drawn_with_its_margin() {
-        let code = QrCode::with_error_correction_level("http://h/", EcLevel::L).unwrap();
-        let drawn = draw_qr(&code, false);
-        let lines: Vec<Vec<char>> = drawn.lines().map(|line| line.chars().collect()).collect();
-        assert_eq!(lines.len(), (code.width() + 2 * QUIET_ZONE).div_ceil(2));
-        let size = code.width() + 2 * QUIET_ZONE;
-        assert!(lines.iter().all(|line| line.len() == 2 + size));
-        // The margin is light, and the finder pattern in the corner begins with a dark row.
-        assert!(lines[0][2..].iter().all(|c| *c == '█'));
-        let corner: String = lines[1][2..12].iter().collect();
-        assert_eq!(corner, "██ ▄▄▄▄▄ █");
-        assert!(draw_qr(&code, true).starts_with("  \x1b[30;107m "));
     }
 }

@@ -96,10 +96,12 @@ fn ask(link: Link) -> ServerState {
             base,
             why: refusal.message.clone(),
         },
-        Err(error @ ApiError::InvalidResponse { .. }) => ServerState::Refused {
-            base,
-            why: error.to_string(),
-        },
+        Err(error @ (ApiError::InvalidResponse { .. } | ApiError::Untrusted { .. })) => {
+            ServerState::Refused {
+                base,
+                why: error.to_string(),
+            }
+        }
         Err(ApiError::Unreachable { why, .. } | ApiError::NotSent { why, .. }) => {
             // The innermost cause says it; the others name the layers above it.
             let why = why.rsplit(": ").next().unwrap_or(&why).to_owned();

@@ -26,8 +26,10 @@ pub(super) fn check(command: &CliCommand) -> anyhow::Result<()> {
             | CliCommand::Tui(_)
             | CliCommand::Join(_)
             | CliCommand::Login(_)
+            | CliCommand::Open(_)
             | CliCommand::Invite(_)
             | CliCommand::Tokens(_)
+            | CliCommand::Notify(_)
     );
     if decides && is_below_client() {
         bail!("an agent client under supervision started this; run it in another terminal");

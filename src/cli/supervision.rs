@@ -15,6 +15,7 @@ use clap::Args;
 use pvp_bridge::client_files::{
     ClientFiles, ClientSettings, IdentityLock, PersonAtClient, is_locked,
 };
+use pvp_bridge::hooks::HooksFrom;
 use pvp_bridge::keeper::Keeper;
 use pvp_client::user_directories::{create_private_directory, directory_key, state_directory};
 use pvp_client::{ApiClient, ApiError, Link, RecordCheck};
@@ -68,6 +69,15 @@ pub(super) struct Supervision {
     pub(super) notices: Vec<String>,
     /// A code for another person, if this machine may make one.
     pub(super) join_code: Option<CreatedJoinCode>,
+    /// From where that code can be used.
+    pub(super) reach: ServerReach,
+}
+
+/// Who reaches the server that a join code is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ServerReach {
+    ThisMachine,
+    OtherMachines,
 }
 
 /// Whom a client is.
@@ -100,10 +110,14 @@ impl SupervisionArguments {
         server::warn_of_data_in(&workspace);
         let mut notices = Vec::new();
         let mut join_code = None;
+        let mut reach = ServerReach::OtherMachines;
         let identity = match self.given_link()? {
             Some(link) => self.given_identity(link)?,
             None => {
                 let place = self.find_or_start_server(&mut notices)?;
+                if let ServerPlace::Here(server) = &place {
+                    reach = self.reach_of(server, &mut notices);
+                }
                 self.make_session(&place, &mut notices)?;
                 if let ServerPlace::Here(server) = &place {
                     join_code = create_join_code(server, &self.session_of(&place)).ok();
@@ -121,6 +135,8 @@ impl SupervisionArguments {
             person: person_at(&identity.link),
             server_lock: identity.server_lock,
             defer_after_seconds: None,
+            answer_key: None,
+            hooks_from: HooksFrom::PvpRun,
         };
         Ok(Supervision {
             settings,
@@ -129,6 +145,7 @@ impl SupervisionArguments {
             agent_link: identity.link,
             notices,
             join_code,
+            reach,
         })
     }
 
@@ -149,6 +166,8 @@ impl SupervisionArguments {
             person: person_at(&identity.link),
             server_lock: identity.server_lock,
             defer_after_seconds: None,
+            answer_key: None,
+            hooks_from: HooksFrom::OwnSettings,
         };
         Ok(Supervision {
             settings,
@@ -157,7 +176,23 @@ impl SupervisionArguments {
             agent_link: identity.link,
             notices: Vec::new(),
             join_code: None,
+            reach: ServerReach::OtherMachines,
         })
+    }
+
+    /// From where the server can be reached. It may run since before `--share` was given.
+    fn reach_of(&self, server: &LocalServer, notices: &mut Vec<String>) -> ServerReach {
+        if !server.is_local_only() {
+            return ServerReach::OtherMachines;
+        }
+        // What is told so far is that it was started.
+        if self.share && notices.is_empty() {
+            notices.push(
+                "--share changes nothing: the server runs already, for this machine only; end it, and start the client again"
+                    .to_owned(),
+            );
+        }
+        ServerReach::ThisMachine
     }
 
     fn existing_server(&self, workspace: &Path) -> anyhow::Result<ServerPlace> {
@@ -422,8 +457,8 @@ impl ServerPlace {
     fn invite(&self, invite: InviteRequest) -> anyhow::Result<(Link, ParticipantId)> {
         let invitation = match self {
             ServerPlace::Here(server) => {
-                let (url, now) = (server.local_url(), pvp_clock::now());
-                let created = create_invitation(invite, &Inviter::Operator, url, now);
+                let (address, now) = (&server.local_address, pvp_clock::now());
+                let created = create_invitation(invite, &Inviter::Operator, address, now);
                 let (row, invitation) = created.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
                 server.tokens()?.insert(&row)?;
                 invitation
@@ -490,14 +525,17 @@ fn saved_person_link() -> Option<Link> {
 /// Whether a server of this user runs and answers. Whoever else has taken its address is sent no
 /// token.
 fn is_up(server: &LocalServer) -> bool {
-    let Ok(link) = Link::parse(server.local_url()) else {
+    let Ok(link) = Link::parse(&server.local_address.link("")) else {
         return false;
     };
     if !is_locked(&server.lock_file()) {
         return false;
     }
     let asked = ApiClient::with_timeout(link, ANSWER_TIMEOUT).whoami();
-    !matches!(asked, Err(ApiError::Unreachable { .. }))
+    !matches!(
+        asked,
+        Err(ApiError::Unreachable { .. } | ApiError::Untrusted { .. })
+    )
 }
 
 /// The person whose link is saved for this directory, if it leads to the same server.
@@ -523,7 +561,7 @@ fn create_join_code(server: &LocalServer, session: &SessionId) -> anyhow::Result
         expires_seconds: None,
     };
     let now = pvp_clock::now();
-    let created = join::create_join_code(request, &Inviter::Operator, &server.url, now);
+    let created = join::create_join_code(request, &Inviter::Operator, &server.address, now);
     let (row, created) = created.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
     let limit = join::outstanding_limit(&Inviter::Operator);
     let tokens = server.tokens()?;
@@ -559,9 +597,12 @@ impl Supervision {
     /// Says where the client is supervised and how others join, before it takes the terminal.
     pub(super) fn print(&self) -> anyhow::Result<()> {
         self.print_notices();
-        match &self.join_code {
-            Some(code) if std::io::stdout().is_terminal() => share::print_join_code(code, false),
-            Some(_) | None => {
+        let is_terminal = std::io::stdout().is_terminal();
+        match (&self.join_code, self.reach) {
+            (Some(code), ServerReach::OtherMachines) if is_terminal => {
+                share::print_join_code(code, false)
+            }
+            _ => {
                 self.print_join_command();
                 Ok(())
             }
@@ -575,12 +616,14 @@ impl Supervision {
     }
 
     fn print_join_command(&self) {
-        if let Some(code) = &self.join_code {
-            print_warning(&format!(
-                "another person joins with: {}",
-                share::join_command(code)
-            ));
-        }
+        let Some(code) = &self.join_code else { return };
+        let command = share::join_command(code);
+        print_warning(&match self.reach {
+            ServerReach::OtherMachines => format!("another person joins with: {command}"),
+            ServerReach::ThisMachine => format!(
+                "others on this machine join with: {command}; a server that `pvp run --share` starts lets other machines in"
+            ),
+        });
     }
 
     fn print_notices(&self) {
@@ -597,7 +640,7 @@ impl Supervision {
         }
         if settings.person.is_none() {
             print_warning(
-                "no link of yours is saved for this directory, so the prompts that you type are not recorded as yours; `pvp login` saves one",
+                "no link of yours is saved for this directory, so the prompts that you type are not recorded as yours, and you cannot answer in the client; `pvp login` saves one",
             );
         }
     }

@@ -179,7 +179,7 @@ fn token_row(token: &TokenListItem, now: Timestamp) -> [String; 10] {
     let never = || "never".to_owned();
     [
         token.id.clone(),
-        one_line(&token.name),
+        shown_name(token),
         token.participant.to_string(),
         token.kind.to_string(),
         role_names(&token.roles),
@@ -189,6 +189,14 @@ fn token_row(token: &TokenListItem, now: Timestamp) -> [String; 10] {
         token.last_used.map_or_else(never, |at| since(at, now)),
         token.state.to_string(),
     ]
+}
+
+/// The name of the holder, and the device if the token is only for one.
+fn shown_name(token: &TokenListItem) -> String {
+    match &token.device {
+        Some(device) => format!("{} ({})", one_line(&token.name), one_line(device)),
+        None => one_line(&token.name),
+    }
 }
 
 fn role_names<'a>(roles: impl IntoIterator<Item = &'a Role>) -> String {
@@ -227,7 +235,7 @@ fn span(millis: u64) -> String {
 }
 
 /// Lines in which each column is as wide as its widest cell.
-fn align<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+pub(super) fn align<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0)

@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Loads the settings file given, or else the user's if there is one.
-fn load_config(path: Option<&std::path::Path>) -> anyhow::Result<TuiConfig> {
+pub(super) fn load_config(path: Option<&std::path::Path>) -> anyhow::Result<TuiConfig> {
     let default_path = config_directory()?.join("tui.toml");
     let mut config = match path {
         Some(json) if json.to_string_lossy().trim_start().starts_with('{') => {

@@ -102,6 +102,7 @@ async fn open_session(
         admin_link,
         shared,
         qr: arguments.qr,
+        certificate_fingerprint: server.certificate_fingerprint(),
         data,
     };
     let (name, json) = (arguments.name, arguments.server.json);
@@ -219,6 +220,8 @@ struct PrintedStart {
     shared: Option<CreatedJoinCode>,
     /// Whether a QR code is printed even if this is no terminal.
     qr: bool,
+    /// The fingerprint of a certificate that the server has signed itself.
+    certificate_fingerprint: Option<String>,
     /// The server's data directory.
     data: PathBuf,
 }
@@ -239,6 +242,7 @@ impl PrintedStart {
                     "link": shared.link,
                     "expires": shared.expires,
                 })),
+                "certificate_fingerprint": self.certificate_fingerprint,
                 "data": self.data.display().to_string(),
             })),
             false => self.print_text(created),
@@ -259,6 +263,7 @@ impl PrintedStart {
         if let Some(shared) = &self.shared {
             share::print_join_code(shared, self.qr)?;
             self.print_reach()?;
+            self.print_browser_advice()?;
         }
         print_line(format!("  you    {}", self.own_link.reveal()))?;
         print_line(format!("  agent  {}", self.agent_link.reveal()))?;
@@ -274,7 +279,27 @@ impl PrintedStart {
         print_line("Your link and the agent's are saved for this directory.")?;
         print_line("Start an agent here: pvp agent --model MODEL, or --script FILE")?;
         print_line("In another shell here: pvp tui, pvp gates, pvp tail --follow")?;
+        print_line("In a browser: open the link that `pvp open` prints; it works once")?;
         print_line("Invite others: pvp invite --name Ann --role approver")
+    }
+
+    /// Says what somebody with a phone or a browser has to know.
+    fn print_browser_advice(&self) -> anyhow::Result<()> {
+        match &self.certificate_fingerprint {
+            Some(fingerprint) => print_line(format!(
+                "In a browser, on a phone in the same network too, open the link or scan its code. The browser\n\
+                 warns of a certificate that it does not know: go on only if it shows this one.\n\n    {}\n\n\
+                 Notifications on a phone need a certificate that it trusts: --acme or --tls-cert.\n",
+                share::certificate_text(fingerprint)
+            )),
+            None if self.url.starts_with("https://") => {
+                print_line("It opens in a browser too, on a phone as well.\n")
+            }
+            None => print_line(
+                "It opens in a browser too, on a phone in the same network as well, without encryption: add\n\
+                 --tls-self-signed for that, and --acme or --tls-cert for notifications.\n",
+            ),
+        }
     }
 
     /// Says how others come to a server that only this machine reaches.

@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use pvp_client::narrate;
 use pvp_client::view::{CallLineKind, ToolCallView, command_headline, escape_invisible};
 use pvp_protocol::api::{CommandRecord, GateDetails, GateListItem, GateStatus};
-use pvp_protocol::payload::GateResolve;
+use pvp_protocol::payload::{ClientOrigin, GateResolve};
 use pvp_protocol::{Command, GateTimeoutAction, ParticipantId, Timestamp};
 
 use crate::cli::{history, one_line, print_bytes};
@@ -43,7 +43,7 @@ pub(super) fn summary_lines(gates: &[GateListItem], now: Timestamp) -> Vec<Strin
     let categories = longest(|gate| gate.open.assessment.category_label().len()).max(11);
     let line = |gate: &GateListItem| {
         format!(
-            "{:<handles$}  {:<sessions$}  {:<categories$}  {}/{}  {:>7}  {}{}",
+            "{:<handles$}  {:<sessions$}  {:<categories$}  {}/{}  {:>7}  {}{}{}",
             gate.open.handle(),
             gate.session.as_str(),
             gate.open.assessment.category_label(),
@@ -51,7 +51,8 @@ pub(super) fn summary_lines(gates: &[GateListItem], now: Timestamp) -> Vec<Strin
             gate.required,
             time_left(gate, now).unwrap_or_else(|| "-".to_owned()),
             narrate::shorten(&command_line(gate), MAX_COMMAND_CHARS),
-            added_variables(gate)
+            added_variables(gate),
+            cut_text(gate)
         )
     };
     gates.iter().map(line).collect()
@@ -66,6 +67,14 @@ fn added_variables(gate: &GateListItem) -> String {
         [] => String::new(),
         names => format!("  [with {}]", names.join(", ")),
     }
+}
+
+/// That the list does not have all of the command; empty if it has.
+fn cut_text(gate: &GateListItem) -> String {
+    gate.cut_bytes.map_or_else(String::new, |bytes| {
+        let short = gate.open.request.action_ref.short();
+        format!("  [{bytes} bytes cut; see `pvp show {short}`]")
+    })
 }
 
 /// The contents of the files that the command binds, for `pvp show --files`.
@@ -182,6 +191,7 @@ pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> Vec<CardLine> {
     rows.push(("purpose", one_line(&open.description)));
     let degree = narrate::degree_text(open.degree, open.origin.as_ref());
     rows.push(("runs", one_line(&degree)));
+    add_fails_open(&mut rows, open.origin.as_ref());
     add_edits(&mut rows, state.command.as_ref());
     add_execution(&mut rows, gate);
     rows.push(("needs", open.request.quorum.to_string()));
@@ -216,6 +226,12 @@ fn add_edits(rows: &mut Vec<Row>, record: Option<&CommandRecord>) {
     let Some(record) = record else { return };
     for earlier in &record.earlier {
         rows.push(("edited", history::edit_text(record, earlier)));
+    }
+}
+
+fn add_fails_open(rows: &mut Vec<Row>, origin: Option<&ClientOrigin>) {
+    if let Some(text) = narrate::fails_open_text(origin) {
+        rows.push(("fails", text.to_owned()));
     }
 }
 
@@ -264,6 +280,7 @@ pub(super) fn command_card(record: &CommandRecord) -> Vec<CardLine> {
     rows.push(("purpose", one_line(&record.description)));
     let degree = narrate::degree_text(record.degree, record.origin.as_ref());
     rows.push(("runs", one_line(&degree)));
+    add_fails_open(&mut rows, record.origin.as_ref());
     add_edits(&mut rows, Some(record));
     if let Some(decision) = history::decision_text(record) {
         rows.push(("decided", decision));
