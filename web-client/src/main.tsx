@@ -1,6 +1,7 @@
 // Starts the page: who is it, then the screens.
 
 import { render } from "preact";
+import { Boundary } from "./ui/Boundary";
 import { Root } from "./ui/Root";
 import { applyPreferences } from "./state/preferences";
 import { registerServiceWorker } from "./state/service_worker";
@@ -8,5 +9,10 @@ import "./style.css";
 
 applyPreferences();
 const element = document.getElementById("app");
-if (element !== null) render(<Root />, element);
+if (element !== null) render(
+    <Boundary kind="screen" of={null}>
+      <Root />
+    </Boundary>,
+    element,
+  );
 void registerServiceWorker();

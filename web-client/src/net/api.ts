@@ -1,12 +1,18 @@
 // Calls of the HTTP API. Every answer that is not a success becomes an `ApiError`.
 
+import { parseJson } from "../fold/json";
+import { escapeInvisible, truncateLine } from "../fold/text";
+import { t } from "../i18n";
+import { observeServerDate } from "./server_clock";
+
 export class ApiError extends Error {
   constructor(
     readonly status: number,
     message: string,
     readonly code: string | null = null,
   ) {
-    super(message);
+    // The server's words may quote those of others.
+    super(shownWords(message));
   }
 
   /** Whether the token itself was refused, so that trying again with it is useless. */
@@ -15,16 +21,32 @@ export class ApiError extends Error {
   }
 }
 
+/** What a server says, as text that can do nothing and leaves room for the rest of the page. */
+export function shownWords(message: string): string {
+  return escapeInvisible(truncateLine(message));
+}
+
 const DEFAULT_TIMEOUT_MS = 20_000;
 
 export interface RequestOptions {
   body?: unknown;
   signal?: AbortSignal;
   timeoutMs?: number;
+  /** Keeps numbers as they were sent where JavaScript would round them: people read and approve them. */
+  exactNumbers?: boolean;
+}
+
+/** Makes sure that the server is the one that the token is for. */
+export interface TokenGuard {
+  confirm(): Promise<void>;
+  doubt(): void;
 }
 
 export class Api {
-  constructor(private readonly token: string | null) {}
+  constructor(
+    private readonly token: string | null,
+    private readonly guard: TokenGuard | null = null,
+  ) {}
 
   get<T>(path: string, options: RequestOptions = {}): Promise<T> {
     return this.request<T>("GET", path, options);
@@ -38,6 +60,10 @@ export class Api {
     return this.request<T>("PATCH", path, { ...options, body });
   }
 
+  put<T>(path: string, body: unknown, options: RequestOptions = {}): Promise<T> {
+    return this.request<T>("PUT", path, { ...options, body });
+  }
+
   async delete(path: string): Promise<void> {
     await this.request<unknown>("DELETE", path, {});
   }
@@ -45,13 +71,16 @@ export class Api {
   /** The body as text, for downloads. */
   async text(path: string): Promise<string> {
     const response = await this.fetch("GET", path, { timeoutMs: 120_000 });
-    return response.text();
+    return bodyOf(response);
   }
 
   private async request<T>(method: string, path: string, options: RequestOptions): Promise<T> {
     const response = await this.fetch(method, path, options);
     if (response.status === 204) return undefined as T;
-    return (await response.json()) as T;
+    const body = await bodyOf(response);
+    const value = options.exactNumbers === true ? parseJson(body) : parsed(body);
+    if (value === undefined) throw new ApiError(response.status, t().net.notJson);
+    return value as T;
   }
 
   private async fetch(method: string, path: string, options: RequestOptions): Promise<Response> {
@@ -60,6 +89,7 @@ export class Api {
     if (options.body !== undefined) headers.set("content-type", "application/json");
     const timeout = AbortSignal.timeout(options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
     const signal = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout;
+    await this.guard?.confirm();
     let response: Response;
     try {
       response = await fetch(path, {
@@ -73,10 +103,31 @@ export class Api {
         referrerPolicy: "no-referrer",
       });
     } catch (error) {
-      throw new ApiError(0, error instanceof Error ? error.message : String(error));
+      this.guard?.doubt();
+      throw unanswered(error);
     }
+    observeServerDate(response.headers.get("date"));
     if (!response.ok) throw await errorOf(response);
     return response;
+  }
+}
+
+/** The browser's own words for it are neither in the person's language nor of any help. */
+function unanswered(error: unknown): ApiError {
+  const isLate = error instanceof Error && error.name === "TimeoutError";
+  return new ApiError(0, isLate ? t().net.tooSlow : t().net.unreachable);
+}
+
+/** The body, which may break off. */
+function bodyOf(response: Response): Promise<string> {
+  return response.text().catch((error: unknown) => Promise.reject(unanswered(error)));
+}
+
+function parsed(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
   }
 }
 
@@ -86,5 +137,5 @@ async function errorOf(response: Response): Promise<ApiError> {
     const value = typeof body === "object" && body !== null ? (body as Record<string, unknown>)[name] : null;
     return typeof value === "string" ? value : null;
   };
-  return new ApiError(response.status, field("message") ?? `HTTP ${response.status}`, field("code"));
+  return new ApiError(response.status, field("message") ?? t().net.status(response.status), field("code"));
 }

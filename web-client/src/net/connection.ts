@@ -4,9 +4,16 @@ import { signal } from "@preact/signals";
 import type { OutputPage, OutputRead } from "@protocol";
 import { parseServerMessage, View } from "../fold";
 import type { Envelope } from "../fold";
+import { t } from "../i18n";
+import { TerminalSizes } from "../terminal/sizes";
+import { shownWords } from "./api";
+import type { TokenGuard } from "./api";
 import type { Device } from "./device";
+import type { ReceivedEntry } from "./head_memory";
 import { freshId } from "./ids";
-import { Outbox } from "./outbox";
+import { isStale, Outbox } from "./outbox";
+import type { OutgoingMessage, WaitingMessage } from "./outbox";
+import { onWake } from "./wake";
 
 export type ConnectionState =
   /** Opening a socket, or waiting for the welcome. */
@@ -24,7 +31,7 @@ export class Refused extends Error {
     message: string,
     readonly code: string,
   ) {
-    super(message);
+    super(shownWords(message));
   }
 }
 
@@ -36,18 +43,36 @@ interface Waiter {
 const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 15_000;
 const JOIN_TIMEOUT_MS = 15_000;
+/** After a sleep or a change of the network, a live server answers in this time. */
+const PROBE_TIMEOUT_MS = 5000;
 const MISSED_HEARTBEATS = 3;
 /** How long messages are folded before the browser may draw. */
 const SLICE_MS = 10;
+/** Text that waits to be folded. A server that sends faster is asked again for what did not fit. */
+const MAX_PENDING_CHARACTERS = 128 * 1024 * 1024;
+/** Longer intervals are not allowed, and would overflow a timer. */
+const MAX_HEARTBEAT_SECONDS = 3600;
 /** How many items of the stream the page keeps. */
 const MAX_STREAM_ITEMS = 100_000;
+
+/** A message that is not sent, and why. */
+export interface GivenBack {
+  message: WaitingMessage;
+  why: Refused;
+}
 
 export interface ConnectionOptions {
   session: string;
   device: Device;
   /** How many past entries to ask for. */
   history: number;
+  /** Asked before the token goes into a socket. */
+  guard?: TokenGuard;
   onMessage?: (envelope: Envelope) => void;
+  /** Called when the server has let us in, or has said that it does not. */
+  onJoinAnswered?: () => void;
+  /** Called when a socket has ended, with what was received by then. */
+  onEnded?: (received: ReceivedEntry) => void;
 }
 
 export class SessionConnection {
@@ -60,8 +85,17 @@ export class SessionConnection {
   readonly problem = signal<string | null>(null);
   /** How many messages wait to be acknowledged. */
   readonly unsent = signal(0);
+  /** Those messages, with what pages that are gone have left behind. */
+  readonly waiting = signal<readonly WaitingMessage[]>([]);
+  /** How large the screens of interactive commands are. */
+  readonly terminalSizes = new TerminalSizes();
 
   private readonly outbox: Outbox;
+  /** What pages that are gone have left behind, until it is known what became of it. */
+  private leftBehind: WaitingMessage[] = [];
+  private readonly leftBehindFound: Promise<void>;
+  /** What is not sent any more and nobody waits for, until somebody takes it. */
+  private returned: GivenBack[] = [];
   private readonly waiters = new Map<string, Waiter>();
   private readonly options: ConnectionOptions;
   private socket: WebSocket | null = null;
@@ -69,31 +103,43 @@ export class SessionConnection {
   private retryTimer: ReturnType<typeof setTimeout> | undefined;
   private silenceTimer: ReturnType<typeof setTimeout> | undefined;
   private pending: string[] = [];
+  private pendingCharacters = 0;
   private draining = false;
   private drawScheduled = false;
+  private isReplaying = false;
   private clockOffset = 0;
   private joinId = "";
+  private lastReceived: ReceivedEntry | null = null;
+  private readonly stopListening: () => void;
 
   constructor(options: ConnectionOptions) {
     this.options = options;
     this.session = options.session;
     this.outbox = new Outbox(`${options.device.participant}.${options.session}`);
-    this.unsent.value = this.outbox.waiting.length;
-    addEventListener("online", this.wake);
-    document.addEventListener("visibilitychange", this.wake);
+    this.noteWaiting();
+    this.leftBehindFound = this.findLeftBehind();
+    this.stopListening = onWake(() => this.wake());
+    addEventListener("pagehide", this.ended);
     this.connect();
   }
 
   close(): void {
-    removeEventListener("online", this.wake);
-    document.removeEventListener("visibilitychange", this.wake);
+    this.stopListening();
+    this.outbox.close();
+    removeEventListener("pagehide", this.ended);
     clearTimeout(this.retryTimer);
     clearTimeout(this.silenceTimer);
     this.state.value = "closed";
     this.socket?.close(1000);
     this.socket = null;
-    for (const waiter of this.waiters.values()) waiter.reject(new Refused("the session was closed here", "CLOSED"));
+    this.ended();
+    for (const waiter of this.waiters.values()) waiter.reject(new Refused(t().net.closed, "CLOSED"));
     this.waiters.clear();
+  }
+
+  /** The last entry that was received, so that a server that later has less is found out. */
+  get received(): ReceivedEntry | null {
+    return this.lastReceived;
   }
 
   /** The time by the server's clock, from which deadlines are measured. */
@@ -102,21 +148,36 @@ export class SessionConnection {
   }
 
   /** Sends a message, now or when the connection is back. Resolves when the server has it on disk. */
-  send(type: string, payload: object): Promise<void> {
-    const message = { id: freshId(), type, payload: payload as Record<string, unknown> };
+  send(type: string, payload: object, id: string = freshId()): Promise<void> {
+    const message = { id, type, payload: payload as Record<string, unknown> };
     if (!this.outbox.add(message)) {
-      return Promise.reject(new Refused("too many messages wait to be sent", "RATE_LIMITED"));
+      return Promise.reject(new Refused(t().net.tooMany, "RATE_LIMITED"));
     }
-    this.unsent.value = this.outbox.waiting.length;
     return new Promise<void>((resolve, reject) => {
       this.waiters.set(message.id, { resolve: () => resolve(), reject });
-      if (this.state.value === "open") this.write(message);
+      if (this.state.value === "open") this.writeWaiting(message);
+      this.noteWaiting();
     });
+  }
+
+  /** Gives a message back that has not gone out. */
+  withdraw(id: string): void {
+    const message = this.waiting.value.find((known) => known.id === id);
+    if (message !== undefined && !message.isWritten) this.giveBack(message, new Refused(t().net.withdrawn, "WITHDRAWN"));
+  }
+
+  /** What was given back without anybody waiting for it, once. */
+  takeReturned(): GivenBack[] {
+    // Another tab may have taken some of it.
+    const taken = this.returned.filter(({ message }) => this.outbox.isKept(message.id));
+    this.returned = [];
+    for (const { message } of taken) this.outbox.remove(message.id);
+    return taken;
   }
 
   /** Reads lines of a command's output. It is a question, so it is not kept for later. */
   readOutput(read: OutputRead): Promise<OutputPage> {
-    if (this.state.value !== "open") return Promise.reject(new Refused("not connected", "TRANSPORT_ERROR"));
+    if (this.state.value !== "open") return Promise.reject(new Refused(t().net.notConnected, "TRANSPORT_ERROR"));
     const id = freshId();
     return new Promise<OutputPage>((resolve, reject) => {
       this.waiters.set(id, { resolve: (answer) => resolve(answer as OutputPage), reject });
@@ -131,12 +192,17 @@ export class SessionConnection {
     return true;
   }
 
-  private readonly wake = (): void => {
-    if (document.visibilityState === "hidden" || this.state.value !== "waiting") return;
-    this.delay = FIRST_DELAY_MS;
-    clearTimeout(this.retryTimer);
-    this.connect();
-  };
+  /** Tries again at once, or finds out whether a socket that seems open still leads anywhere. */
+  private wake(): void {
+    if (this.state.value === "open") {
+      this.write({ id: freshId(), type: "heartbeat.ping", payload: {} });
+      this.expectWithin(PROBE_TIMEOUT_MS);
+    } else if (this.state.value === "waiting") {
+      this.delay = FIRST_DELAY_MS;
+      clearTimeout(this.retryTimer);
+      this.connect();
+    }
+  }
 
   private connect(): void {
     this.state.value = "connecting";
@@ -145,7 +211,7 @@ export class SessionConnection {
     url.hash = "";
     const socket = new WebSocket(url, ["pvp.v1"]);
     this.socket = socket;
-    socket.onopen = () => this.join();
+    socket.onopen = () => this.opened(socket);
     socket.onmessage = (event) => {
       if (typeof event.data === "string" && this.socket === socket) this.receive(event.data);
     };
@@ -153,6 +219,19 @@ export class SessionConnection {
       if (this.socket === socket) this.lost();
     };
     this.expectWithin(JOIN_TIMEOUT_MS);
+  }
+
+  private opened(socket: WebSocket): void {
+    const { guard } = this.options;
+    if (guard === undefined) return this.join();
+    guard.confirm().then(
+      () => {
+        if (this.socket === socket) this.join();
+      },
+      () => {
+        if (this.socket === socket) this.giveUp();
+      },
+    );
   }
 
   private join(): void {
@@ -190,16 +269,23 @@ export class SessionConnection {
     this.socket?.send(JSON.stringify(envelope));
   }
 
+  /** Says what was received, also when the page goes away, which closes sockets without a word. */
+  private readonly ended = (): void => {
+    if (this.lastReceived !== null) this.options.onEnded?.(this.lastReceived);
+  };
+
   private lost(): void {
     this.socket = null;
+    this.options.guard?.doubt();
     clearTimeout(this.silenceTimer);
+    this.ended();
     if (this.state.value === "refused" || this.state.value === "closed") return;
     this.state.value = "waiting";
     for (const [id, waiter] of this.waiters) {
       // What is in the outbox is sent again; a question is not.
       if (this.outbox.waiting.some((message) => message.id === id)) continue;
       this.waiters.delete(id);
-      waiter.reject(new Refused("the connection was lost", "TRANSPORT_ERROR"));
+      waiter.reject(new Refused(t().net.lost, "TRANSPORT_ERROR"));
     }
     const jitter = this.delay * (0.5 + Math.random() / 2);
     this.retryTimer = setTimeout(() => this.connect(), jitter);
@@ -209,14 +295,21 @@ export class SessionConnection {
   /** Gives the socket up if nothing arrives in time. */
   private expectWithin(milliseconds: number): void {
     clearTimeout(this.silenceTimer);
-    this.silenceTimer = setTimeout(() => {
-      const socket = this.socket;
-      this.lost();
-      socket?.close();
-    }, milliseconds);
+    this.silenceTimer = setTimeout(() => this.giveUp(), milliseconds);
+  }
+
+  /** Leaves the socket. What has not been folded is asked for again. */
+  private giveUp(): void {
+    const socket = this.socket;
+    this.pending = [];
+    this.pendingCharacters = 0;
+    this.lost();
+    socket?.close();
   }
 
   private receive(text: string): void {
+    this.pendingCharacters += text.length;
+    if (this.pendingCharacters > MAX_PENDING_CHARACTERS) return this.giveUp();
     this.pending.push(text);
     if (!this.draining) {
       this.draining = true;
@@ -231,7 +324,11 @@ export class SessionConnection {
     while (next < this.pending.length && performance.now() < until) {
       // Looking at the clock costs more than folding, so several are folded per look.
       const end = Math.min(next + 64, this.pending.length);
-      for (; next < end; next += 1) this.take(this.pending[next] as string);
+      for (; next < end; next += 1) {
+        const text = this.pending[next] as string;
+        this.pendingCharacters -= text.length;
+        this.take(text);
+      }
     }
     this.pending = this.pending.slice(next);
     this.scheduleDraw();
@@ -242,9 +339,15 @@ export class SessionConnection {
   private take(text: string): void {
     const envelope = parseServerMessage(text);
     if (envelope === null || envelope.session !== this.session) return;
-    this.expectWithin(this.view.config.heartbeat_interval_seconds * MISSED_HEARTBEATS * 1000 + JOIN_TIMEOUT_MS);
+    this.expectWithin(Math.min(this.view.config.heartbeat_interval_seconds, MAX_HEARTBEAT_SECONDS) * MISSED_HEARTBEATS * 1000 + JOIN_TIMEOUT_MS);
+    const before = this.view.head;
     this.view.fold(envelope);
+    if (this.view.head > before) this.lastReceived = { seq: this.view.head, at: this.now() };
+    this.terminalSizes.note(envelope);
+    const wasReplaying = this.isReplaying;
+    this.isReplaying = this.view.isReplaying;
     this.answer(envelope);
+    if (wasReplaying && !this.isReplaying) this.replayed();
     this.options.onMessage?.(envelope);
   }
 
@@ -275,7 +378,88 @@ export class SessionConnection {
     this.state.value = "open";
     this.problem.value = null;
     this.delay = FIRST_DELAY_MS;
-    for (const message of this.outbox.waiting) this.write(message);
+    this.sendWaiting();
+    void this.leftBehindFound.then(() => this.settleLeftBehind());
+    this.options.onJoinAnswered?.();
+  }
+
+  /** Sends what waits, but for what has waited for too long. */
+  private sendWaiting(): void {
+    for (const message of [...this.outbox.waiting]) {
+      if (this.outbox.isTaken(message.id)) this.giveBack(message, new Refused(t().net.takenElsewhere, "TAKEN"));
+      else if (!isStale(message)) this.writeWaiting(message);
+      else if (!message.isWritten) this.giveBack(message, new Refused(t().net.stale, "STALE"));
+      // The server knows by its id what it has already, and repeats no vote; a command that it does not have is too late.
+      else if (!isTyped(message)) this.writeWaiting(message);
+    }
+    this.settleWritten();
+    this.noteWaiting();
+  }
+
+  /** Finds out what became of what was in a socket that was lost, when the past has been read. */
+  private settleWritten(): void {
+    if (this.state.value !== "open" || this.view.isReplaying) return;
+    for (const message of this.outbox.waiting.filter((known) => known.isWritten && isTyped(known) && isStale(known))) {
+      if (this.hasArrived(message)) this.settle(message.id, (waiter) => waiter.resolve(undefined));
+      else this.giveBack(message, new Refused(t().net.unsure, "UNCERTAIN"));
+    }
+  }
+
+  private replayed(): void {
+    this.settleWritten();
+    void this.leftBehindFound.then(() => this.settleLeftBehind());
+  }
+
+  private async findLeftBehind(): Promise<void> {
+    const found = await this.outbox.leftBehind(() => void this.findLeftBehind().then(() => this.settleLeftBehind()));
+    this.leftBehind = found.filter(({ id }) => !this.returned.some(({ message }) => message.id === id));
+    this.noteWaiting();
+  }
+
+  /** Sends what pages that are gone have left behind, if it may still be meant; gives back the rest. */
+  private settleLeftBehind(): void {
+    if (this.state.value !== "open") return;
+    for (const message of [...this.leftBehind]) {
+      const mayArrive = message.isWritten && this.view.isReplaying;
+      if (!this.outbox.isKept(message.id)) this.forgetLeftBehind(message);
+      else if (this.hasArrived(message)) this.settle(message.id, () => undefined);
+      else if (message.type === "prompt.submit" && !isStale(message)) this.resend(message);
+      else if (!mayArrive) this.giveBack(message, message.isWritten ? new Refused(t().net.unsure, "UNCERTAIN") : new Refused(t().net.leftBehind, "STALE"));
+    }
+    this.noteWaiting();
+  }
+
+  private resend(message: WaitingMessage): void {
+    this.forgetLeftBehind(message);
+    if (this.outbox.adopt(message)) this.writeWaiting(message);
+  }
+
+  private forgetLeftBehind(message: WaitingMessage): void {
+    this.leftBehind = this.leftBehind.filter((known) => known.id !== message.id);
+  }
+
+  private hasArrived({ id }: WaitingMessage): boolean {
+    return this.view.timelineItem(id) !== undefined || this.view.proposal(id) !== undefined;
+  }
+
+  /** Tells whoever waits for a message that it is not sent, or keeps it until somebody asks. */
+  private giveBack(message: WaitingMessage, why: Refused): void {
+    if (this.waiters.has(message.id)) return this.settle(message.id, (waiter) => waiter.reject(why));
+    this.returned.push({ message, why });
+    this.outbox.setAside(message.id);
+    this.forgetLeftBehind(message);
+    this.noteWaiting();
+    this.scheduleDraw();
+  }
+
+  private writeWaiting(message: OutgoingMessage): void {
+    this.write({ id: message.id, type: message.type, payload: message.payload });
+    this.outbox.noteWritten(message.id);
+  }
+
+  private noteWaiting(): void {
+    this.waiting.value = [...this.leftBehind, ...this.outbox.waiting].map((message) => ({ ...message }));
+    this.unsent.value = this.waiting.value.length;
   }
 
   private refused(report: { related_to?: string; message: string; code: string }): void {
@@ -283,18 +467,21 @@ export class SessionConnection {
     if (related !== undefined && related !== this.joinId) {
       this.settle(related, (waiter) => waiter.reject(new Refused(report.message, report.code)));
     } else if (this.state.value === "connecting") {
-      this.problem.value = report.message;
+      this.problem.value = shownWords(report.message);
       const isFinal = report.code === "UNAUTHORIZED" || report.code === "SESSION_NOT_FOUND" || report.code === "INVALID_MESSAGE";
       if (isFinal) {
         this.state.value = "refused";
         this.socket?.close();
       }
+      // A log that is shorter than what was received here is refused, too.
+      this.options.onJoinAnswered?.();
     }
   }
 
   private settle(id: string, act: (waiter: Waiter) => void): void {
     this.outbox.remove(id);
-    this.unsent.value = this.outbox.waiting.length;
+    this.leftBehind = this.leftBehind.filter((message) => message.id !== id);
+    this.noteWaiting();
     const waiter = this.waiters.get(id);
     this.waiters.delete(id);
     if (waiter) act(waiter);
@@ -311,4 +498,9 @@ export class SessionConnection {
     if (document.visibilityState === "hidden") setTimeout(draw, 250);
     else requestAnimationFrame(draw);
   }
+}
+
+/** Whether a message is what somebody typed, so that it can go back to where they type. */
+function isTyped(message: WaitingMessage): boolean {
+  return message.type === "prompt.submit" || message.type === "shell.exec";
 }

@@ -3,6 +3,11 @@
 
 const PREFIX = "pvp.";
 
+/** The name under which the browser keeps it. */
+export function storageKey(key: string): string {
+  return PREFIX + key;
+}
+
 export function load<T>(key: string, check: (value: unknown) => T | null): T | null {
   try {
     const text = localStorage.getItem(PREFIX + key);
@@ -20,6 +25,13 @@ export function save(key: string, value: unknown): boolean {
   } catch {
     return false;
   }
+}
+
+/** Whether there is room for a little more. */
+export function canSave(): boolean {
+  const isKept = save("probe", "x".repeat(1024));
+  forget("probe");
+  return isKept;
 }
 
 export function forget(key: string): void {

@@ -5,37 +5,56 @@ import type { GateList, GateListItem, SessionList, SessionListItem } from "@prot
 import { Api, ApiError } from "../net/api";
 import { SessionConnection } from "../net/connection";
 import type { Device } from "../net/device";
-import { checkRecord } from "../net/head_memory";
-import type { RecordProblem } from "../net/head_memory";
+import { checkRecord, isProblem, rememberReceived } from "../net/head_memory";
+import type { ReceivedEntry, RecordNotice, RecordProblem } from "../net/head_memory";
+import { ServerGuard } from "../net/server_key";
+import { onWake } from "../net/wake";
+import type { NotificationSettings } from "../screens/settings/types";
 
 /** Sockets kept open at a time. A token may have sixteen, and a person several devices and tabs. */
 const MAX_CONNECTIONS = 5;
 const HISTORY_ENTRIES = 500;
 const WATCH_SECONDS = 25;
+const ASK_TIMEOUT_MS = (WATCH_SECONDS + 20) * 1000;
+/** After an answer, changes are collected for so long before they are asked for. */
+const COLLECT_MS = 250;
 const MAX_RETRY_MS = 15_000;
 const RECORD_CHECK_MS = 60_000;
+/** After a sleep, a server that can be reached says in this time which gates are open. */
+const PROBE_TIMEOUT_MS = 5000;
 
 export class App {
   readonly api: Api;
   /** Open gates of all sessions; `null` before the first answer. */
   readonly gates = signal<GateListItem[] | null>(null);
   readonly sessions = signal<SessionListItem[] | null>(null);
+  /** How this person wants to be notified; `null` if the server has not said so. */
+  readonly notificationSettings = signal<NotificationSettings | null>(null);
   /** Whether the server answered the last question. */
   readonly reachable = signal(true);
   /** What is wrong with the record of a session, by its id. */
   readonly recordProblems = signal<ReadonlyMap<string, RecordProblem>>(new Map());
+  /** What a person should know of the record of a session once, by its id. */
+  readonly recordNotices = signal<ReadonlyMap<string, RecordNotice>>(new Map());
   /** The connections, those used last at the end. */
   private readonly connections = new Map<string, SessionConnection>();
+  private readonly guard: ServerGuard;
   private readonly stopping = new AbortController();
+  /** Whether to ask for the notification settings. */
+  private mayHaveSettings = true;
+  private readonly recordTimer: ReturnType<typeof setInterval>;
 
   constructor(
     readonly device: Device,
     /** Called when the server no longer accepts the device's token. */
     private readonly onLoggedOut: () => void,
+    /** Called when another server answers at this address. Nothing was sent to it. */
+    onOtherServer: () => void = () => undefined,
   ) {
-    this.api = new Api(device.token);
+    this.guard = new ServerGuard(device.server ?? null, onOtherServer);
+    this.api = new Api(device.token, this.guard);
     void this.watchGates();
-    setInterval(() => void this.checkOpenRecords(), RECORD_CHECK_MS);
+    this.recordTimer = setInterval(() => void this.checkOpenRecords(), RECORD_CHECK_MS);
   }
 
   /** The connection of a session, opened if there is none. */
@@ -46,9 +65,10 @@ export class App {
       this.connections.set(session, open);
       return open;
     }
-    const connection = new SessionConnection({ session, device: this.device, history });
+    const onJoinAnswered = () => void this.checkRecord(session);
+    const onEnded = (received: ReceivedEntry) => rememberReceived(session, received);
+    const connection = new SessionConnection({ session, device: this.device, history, guard: this.guard, onJoinAnswered, onEnded });
     this.connections.set(session, connection);
-    void this.checkRecord(session);
     for (const [oldest, idle] of this.connections) {
       if (this.connections.size <= MAX_CONNECTIONS) break;
       if (idle.unsent.value > 0) continue;
@@ -76,8 +96,21 @@ export class App {
     this.sessions.value = list.sessions;
   }
 
+  private async loadNotificationSettings(): Promise<void> {
+    try {
+      const settings = await this.api.get<NotificationSettings>("/api/notifications", { signal: this.stopping.signal });
+      // Somebody may have saved others meanwhile.
+      this.notificationSettings.value ??= settings;
+      this.mayHaveSettings = false;
+    } catch (error) {
+      // A server that was not reached is asked again; one that has none is not.
+      this.mayHaveSettings = error instanceof ApiError && error.status === 0;
+    }
+  }
+
   stop(): void {
     this.stopping.abort();
+    clearInterval(this.recordTimer);
     for (const connection of this.connections.values()) connection.close();
     this.connections.clear();
   }
@@ -86,19 +119,26 @@ export class App {
   private async watchGates(): Promise<void> {
     let version: number | null = null;
     let delay = 500;
+    let asking = new AbortController();
+    // The answer to a question that was asked before a sleep may never come.
+    const stopListening = onWake(() => asking.abort());
+    this.stopping.signal.addEventListener("abort", stopListening);
     while (!this.stopping.signal.aborted) {
+      const isWoken = asking.signal.aborted;
+      asking = new AbortController();
       try {
-        const query: string = version === null ? "" : `?after=${version}&wait=${WATCH_SECONDS}`;
-        const options = { signal: this.stopping.signal, timeoutMs: (WATCH_SECONDS + 20) * 1000 };
-        const list: GateList = await this.api.get<GateList>(`/api/gates${query}`, options);
+        const list = await this.askGates(isWoken ? null : version, asking.signal, isWoken ? PROBE_TIMEOUT_MS : ASK_TIMEOUT_MS);
         this.gates.value = list.gates;
         this.reachable.value = true;
         version = list.version;
+        if (this.mayHaveSettings) await this.loadNotificationSettings();
         delay = 500;
         await this.nameNewSessions(list.gates);
+        await pause(COLLECT_MS);
       } catch (error) {
         if (error instanceof ApiError && error.isLoggedOut) return this.onLoggedOut();
         if (this.stopping.signal.aborted) return;
+        if (asking.signal.aborted) continue;
         this.reachable.value = false;
         // A restarted server counts its versions from the beginning.
         version = null;
@@ -106,6 +146,13 @@ export class App {
         delay = Math.min(delay * 2, MAX_RETRY_MS);
       }
     }
+  }
+
+  /** Waits for a change since this version, if there is one. */
+  private askGates(version: number | null, asking: AbortSignal, timeoutMs: number): Promise<GateList> {
+    const query = version === null ? "" : `?after=${version}&wait=${WATCH_SECONDS}`;
+    const signal = AbortSignal.any([this.stopping.signal, asking]);
+    return this.api.get<GateList>(`/api/gates${query}`, { signal, timeoutMs, exactNumbers: true });
   }
 
   private async nameNewSessions(gates: GateListItem[]): Promise<void> {
@@ -118,14 +165,31 @@ export class App {
   }
 
   private async checkRecord(session: string): Promise<void> {
+    const connection = this.connections.get(session);
+    const received = connection?.received ?? null;
     try {
-      const problem = await checkRecord(this.api, session);
-      if (problem === null) return;
-      this.recordProblems.value = new Map(this.recordProblems.value).set(session, problem);
+      const finding = await checkRecord(this.api, session, received);
+      if (this.stopping.signal.aborted) return;
+      const problem = finding !== null && isProblem(finding) ? finding : null;
+      this.recordProblems.value = withEntry(this.recordProblems.value, session, problem);
+      if (finding === null || isProblem(finding)) return;
+      this.recordNotices.value = withEntry(this.recordNotices.value, session, finding);
+      // What is on the screen is of the log as it was, and new entries repeat its numbers.
+      if (connection !== undefined && received !== null && this.connections.get(session) === connection) this.reopen(session, HISTORY_ENTRIES);
     } catch {
       // Not reachable now; the next round asks again.
     }
   }
+
+  /** The person has read it. */
+  dismissNotice(session: string): void {
+    this.recordNotices.value = withEntry(this.recordNotices.value, session, null);
+  }
+}
+
+function withEntry<T>(map: ReadonlyMap<string, T>, key: string, value: T | null): ReadonlyMap<string, T> {
+  const others = [...map].filter(([known]) => known !== key);
+  return new Map(value === null ? others : [...others, [key, value]]);
 }
 
 /** Waits, or less if the page is looked at again or the network is back. */
@@ -133,15 +197,10 @@ function pause(milliseconds: number): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
       clearTimeout(timer);
-      removeEventListener("online", done);
-      document.removeEventListener("visibilitychange", onVisible);
+      stopListening();
       resolve();
     };
-    const onVisible = () => {
-      if (document.visibilityState === "visible") done();
-    };
+    const stopListening = onWake(done);
     const timer = setTimeout(done, milliseconds);
-    addEventListener("online", done);
-    document.addEventListener("visibilitychange", onVisible);
   });
 }

@@ -1,45 +1,146 @@
 // Tells a person that something waits for them: the title, the badge, the icon, a notification.
 
-import { useEffect, useRef } from "preact/hooks";
-import type { GateListItem } from "@protocol";
+import { effect, untracked } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { NotificationEvent } from "@protocol";
+import { awaitsVoteOf } from "../card/order";
+import { escapeInvisible } from "../fold";
 import { t } from "../i18n";
-import { shownCommand } from "../ui/shown";
+import { serverNow } from "../net/server_clock";
+import { onWake } from "../net/wake";
+import { isPushedHere } from "../screens/settings/push";
+import { noticeText } from "../sw/notice_text";
+import { locale } from "../ui/format";
+import { shownLine } from "../ui/shown";
+import { announceGate } from "./announcements";
 import type { App } from "./app";
-import { announce } from "./announcements";
+import { EVERYTHING, planNotices, seenNotices } from "./notices";
+import type { Notice, Wishes } from "./notices";
 import { preferences } from "./preferences";
+import { route } from "./route";
 
-/** Keeps title, badge and icon equal to the number of gates that wait for this person's vote. */
+/** Tells this person what waits for their vote, for as long as the component is on the screen. */
 export function useAttention(app: App): void {
-  const known = useRef<Set<string> | null>(null);
-  const gates = app.gates.value;
   useEffect(() => {
-    if (gates === null) return;
-    const mine = gates.filter((gate) => gate.may_vote);
-    document.title = t().app.title(mine.length);
-    setBadge(mine.length);
-    setIcon(mine.length);
-    const ids = new Set(mine.map(versionOf));
-    const before = known.current;
-    known.current = ids;
+    const attention = new Attention(app);
+    return () => attention.stop();
+  }, [app]);
+}
+
+/** Longer than this and a timer overflows. */
+const MAX_TIMER_MS = 3_600_000;
+
+class Attention {
+  /** What was told on the page, and what by notifications; `null` before the first look. */
+  private announced: ReadonlySet<string> | null = null;
+  private notified: ReadonlySet<string> = new Set();
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private readonly stops: (() => void)[];
+
+  constructor(private readonly app: App) {
+    const look = () => untracked(() => this.look());
+    const onHidden = () => look();
+    document.addEventListener("visibilitychange", onHidden);
+    this.stops = [
+      // The look itself reads what it changes, so it says here what it depends on.
+      effect(() => {
+        void [app.gates.value, app.notificationSettings.value, t()];
+        look();
+      }),
+      onWake(look),
+      () => document.removeEventListener("visibilitychange", onHidden),
+    ];
+  }
+
+  stop(): void {
+    clearTimeout(this.timer);
+    for (const stop of this.stops) stop();
+    showCount(0);
+  }
+
+  private look(): void {
+    clearTimeout(this.timer);
+    const { app } = this;
+    if (app.gates.value === null) return;
+    const mine = app.gates.value.filter((gate) => awaitsVoteOf(gate, app.device.participant));
+    showCount(mine.length);
+    const now = serverNow();
+    const seen = seenNotices(mine, now);
     // Those that waited when the page was opened are on the screen already.
-    if (before === null) return;
-    for (const gate of mine) if (!before.has(versionOf(gate))) tell(app, gate);
-  }, [gates]);
+    if (this.announced === null) [this.announced, this.notified] = [seen, seen];
+    const page = planNotices(mine, EVERYTHING, this.announced, now);
+    this.announced = page.told;
+    for (const notice of page.tell) if (!isOnScreen(notice)) announceNotice(notice);
+    const wishes = this.wishes();
+    const browser = planNotices(mine, wishes, this.notified, now);
+    this.notified = browser.told;
+    if (document.visibilityState === "visible") this.notified = new Set([...browser.told, ...seen]);
+    else for (const notice of browser.tell) void this.notify(notice).catch(() => undefined);
+    const next = Math.min(page.lookAgain ?? Infinity, browser.lookAgain ?? Infinity);
+    if (next < Infinity) this.timer = setTimeout(() => this.look(), Math.min(Math.max(next - now, 0), MAX_TIMER_MS));
+  }
+
+  /** Everything, if the server does not say what the person wants. */
+  private wishes(): Wishes {
+    const settings = this.app.notificationSettings.value;
+    if (settings === null) return EVERYTHING;
+    return { events: settings.events, sessions: settings.sessions ?? null, quietHours: settings.quiet_hours ?? null };
+  }
+
+  private async notify({ gate, event }: Notice): Promise<void> {
+    const { app } = this;
+    if (!preferences.value.notifyHere || !("Notification" in window) || Notification.permission !== "granted") return;
+    const settings = app.notificationSettings.value;
+    // The push says the same, on this very device.
+    if (await isPushedHere(app.device.participant, settings?.channels ?? [])) return;
+    const { category, risk } = gate.assessment;
+    const facts = {
+      event,
+      session: gate.session,
+      sessionName: escapeInvisible(app.sessionName(gate.session)),
+      category,
+      risk,
+      proposer: escapeInvisible(gate.proposer),
+      deadline: gate.request.deadline ?? null,
+      command: settings?.show_command === true ? shownLine(gate.action) : null,
+    };
+    const words = noticeText(facts, t().worker, locale(), serverNow());
+    if (words === null) return;
+    const options: NotificationOptions & { renotify: boolean } = {
+      body: words.body,
+      tag: `pvp-${gate.gate}`,
+      data: { session: gate.session, gate: gate.gate, isOpen: true },
+      icon: "/icons/icon-192.png",
+      badge: "/icons/badge-96.png",
+      renotify: true,
+      requireInteraction: event === "closing",
+    };
+    const worker = await navigator.serviceWorker?.ready;
+    await worker?.showNotification(words.title, options);
+  }
 }
 
-/** An edited command is another one to decide on. */
-function versionOf(gate: GateListItem): string {
-  return `${gate.gate}@${gate.assessment.digest}`;
+/** Its own card says that it was edited, and how long it is still open. */
+function isOnScreen({ gate }: Notice): boolean {
+  const open = route.value;
+  return document.visibilityState === "visible" && open.screen === "gate" && open.session === gate.session && open.gate === gate.gate;
 }
 
-function tell(app: App, gate: GateListItem): void {
-  announce(t().app.newGate(t().category[gate.assessment.category] ?? gate.assessment.category, shownCommand(gate.action)));
-  const isWanted = preferences.value.notifyHere && document.visibilityState === "hidden";
-  if (!isWanted || !("Notification" in window) || Notification.permission !== "granted") return;
-  const title = `${app.sessionName(gate.session)}: ${t().category[gate.assessment.category]}`;
-  const data = { session: gate.session, gate: gate.gate };
-  const options = { body: shownCommand(gate.action), tag: `pvp-${gate.gate}`, data, icon: "/icons/icon-192.png" };
-  navigator.serviceWorker?.ready.then((worker) => worker.showNotification(title, options)).catch(() => undefined);
+function announceNotice({ gate, event }: Notice): void {
+  const say: { [key in NotificationEvent]: (category: string, command: string) => string } = {
+    opened: t().app.newGate,
+    escalated: t().app.escalatedGate,
+    closing: t().app.closingGate,
+  };
+  const { category } = gate.assessment;
+  announceGate(say[event], t().category[category] ?? category, shownLine(gate.action));
+}
+
+/** Shows how many gates wait for this person's vote. */
+function showCount(count: number): void {
+  document.title = t().app.title(count);
+  setBadge(count);
+  setIcon(count);
 }
 
 function setBadge(count: number): void {

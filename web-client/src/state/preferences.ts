@@ -4,6 +4,7 @@ import { effect, signal } from "@preact/signals";
 import { browserLanguage, setLanguage } from "../i18n";
 import type { Language } from "../i18n";
 import { isObject, load, save } from "../net/storage";
+import { keepLanguage } from "../sw/language";
 
 export type Theme = "system" | "light" | "dark" | "contrast";
 /** How an approval is confirmed, so that a pocket approves nothing. */
@@ -52,6 +53,8 @@ export function applyPreferences(): void {
     document.documentElement.dataset.theme = preferences.value.theme;
   });
   effect(() => {
-    void setLanguage(preferences.value.language);
+    const { language } = preferences.value;
+    void setLanguage(language);
+    void keepLanguage(language).catch(() => undefined);
   });
 }

@@ -1,25 +1,35 @@
 // The frame of the signed-in page: navigation, the open screen, what is wrong, what just happened.
 
 import { useEffect } from "preact/hooks";
+import { awaitsVoteOf } from "../card/order";
 import { t } from "../i18n";
-import { announcements, dismiss } from "../state/announcements";
+import { syncPush } from "../screens/settings/push";
+import { announcements, dismiss, openCards } from "../state/announcements";
 import { route, routeHash } from "../state/route";
 import type { Route } from "../state/route";
 import { useAttention } from "../state/attention";
+import { Boundary } from "./Boundary";
 import { useApp } from "./context";
 import { GatePage } from "./GatePage";
 import { Icon } from "./Icon";
 import { Inbox } from "./Inbox";
-import { SessionPage } from "./SessionPage";
-import { Sessions } from "./Sessions";
-import { Settings } from "./Settings";
+import { later } from "./later";
+
+const SessionScreen = later(async () => (await import("../stream/SessionScreen")).SessionScreen);
+const Sessions = later(async () => (await import("./Sessions")).Sessions);
+const Settings = later(async () => (await import("./Settings")).Settings);
 
 export function Frame() {
   const app = useApp();
-  const waiting = (app.gates.value ?? []).filter((gate) => gate.may_vote).length;
+  const waiting = (app.gates.value ?? []).filter((gate) => awaitsVoteOf(gate, app.device.participant)).length;
   useAttention(app);
+  useEffect(() => void syncPush(app.api, app.device.participant).catch(() => undefined), [app]);
   const open = route.value;
-  useEffect(() => document.getElementById("content")?.focus({ preventScroll: true }), [open.screen]);
+  useEffect(() => {
+    const content = document.getElementById("content");
+    // A card that has taken the focus keeps it.
+    if (content !== null && !content.contains(document.activeElement)) content.focus({ preventScroll: true });
+  }, [open.screen]);
   return (
     <div class="frame">
       <a class="skip" href="#content" onClick={focusContent}>
@@ -32,9 +42,12 @@ export function Frame() {
       </nav>
       <div class="status" role="status">
         {!app.reachable.value && <p class="banner">{navigator.onLine ? t().app.reconnecting : t().app.offline}</p>}
+        {app.device.isForVisit && <p class="banner">{t().app.forVisit}</p>}
       </div>
       <main id="content" tabIndex={-1}>
-        <Screen open={open} />
+        <Boundary kind="screen" of={routeHash(open)}>
+          <Screen open={open} />
+        </Boundary>
       </main>
       <Announcements />
     </div>
@@ -65,7 +78,7 @@ function Screen({ open }: { open: Route }) {
     case "sessions":
       return <Sessions />;
     case "session":
-      return <SessionPage key={open.session} session={open.session} tab={open.tab} />;
+      return <SessionScreen key={open.session} session={open.session} tab={open.tab} />;
     case "settings":
       return <Settings />;
   }
@@ -73,7 +86,7 @@ function Screen({ open }: { open: Route }) {
 
 function Announcements() {
   return (
-    <div class="announcements" aria-live="polite">
+    <div class={openCards.value > 0 ? "announcements beside" : "announcements"} aria-live="polite">
       {announcements.value.map((announcement) => (
         <p key={announcement.id} class={`announcement ${announcement.tone}`}>
           <span>{announcement.text}</span>

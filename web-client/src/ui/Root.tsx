@@ -1,121 +1,80 @@
-// Decides between the invitation, the question who somebody is, and the signed-in screens.
+// Draws the invitation, the question who somebody is, or the signed-in screens.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { t } from "../i18n";
-import { adoptToken, forgetDevice, redeemCode, refreshDevice, storedDevice, whoIs } from "../net/device";
+import * as devices from "../net/device";
 import type { Device } from "../net/device";
 import { takeLink } from "../net/link";
 import type { LinkContents } from "../net/link";
+import { dropPush } from "../screens/settings/push";
 import { App } from "../state/app";
 import { go } from "../state/route";
+import { SignIn } from "../state/sign_in";
 import { AppContext } from "./context";
 import { Frame } from "./Frame";
+import { VotePage } from "./VotePage";
 import { AskName, ConfirmSwitch, Welcome } from "./Welcome";
 
-type Step =
-  | { kind: "starting" }
-  | { kind: "welcome"; problem: string | null }
-  | { kind: "ask_name"; code: string; link: LinkContents; problem: string | null }
-  | { kind: "confirm_switch"; token: string; name: string; link: LinkContents; device: Device }
-  | { kind: "signed_in"; app: App };
-
 export function Root() {
-  const [step, setStep] = useState<Step>({ kind: "starting" });
-
-  function signIn(device: Device, link: LinkContents | null) {
-    const app = new App(device, () => {
-      app.stop();
-      forgetDevice();
-      setStep({ kind: "welcome", problem: t().welcome.signedOut });
-    });
-    openTarget(link, device);
-    setStep((before) => {
-      if (before.kind === "signed_in") before.app.stop();
-      return { kind: "signed_in", app };
-    });
-  }
-
-  async function openToken(token: string, link: LinkContents) {
-    try {
-      const before = storedDevice();
-      const me = await whoIs(token);
-      if (before !== null && before.participant !== me.participant) {
-        setStep({ kind: "confirm_switch", token, name: me.name, link, device: before });
-      } else {
-        signIn(await adoptToken(token), link);
-      }
-    } catch (error) {
-      setStep({ kind: "welcome", problem: messageOf(error) });
-    }
-  }
-
-  async function openLink(link: LinkContents | null) {
-    const device = storedDevice();
-    if (link?.token) return openToken(link.token, link);
-    if (link?.code) return setStep({ kind: "ask_name", code: link.code, link, problem: null });
-    if (device === null) return setStep({ kind: "welcome", problem: null });
-    signIn(device, link);
-    try {
-      if ((await refreshDevice(device)) === null) {
-        forgetDevice();
-        setStep({ kind: "welcome", problem: t().welcome.signedOut });
-      }
-    } catch {
-      // Not reachable: the screens say so, and go on when it is.
-    }
-  }
-
+  const signIn = useMemo(() => new SignIn<App>({ ...devices, dropPush, run, openTarget }), []);
   useEffect(() => {
-    void openLink(takeLink());
+    void signIn.openLink(takeLink());
     // A link that is opened while the page is open only changes the fragment.
     const onHash = () => {
       const link = takeLink();
-      if (link !== null) void openLink(link);
+      if (link !== null) void signIn.openLink(link);
+    };
+    const onStorage = (event: StorageEvent) => {
+      if (devices.isOfDevice(event)) signIn.onOtherTab();
     };
     addEventListener("hashchange", onHash);
-    return () => removeEventListener("hashchange", onHash);
+    addEventListener("storage", onStorage);
+    return () => {
+      removeEventListener("hashchange", onHash);
+      removeEventListener("storage", onStorage);
+      signIn.stop();
+    };
   }, []);
 
+  const step = signIn.step.value;
   switch (step.kind) {
     case "starting":
       return <p class="center">{t().app.loading}</p>;
     case "welcome":
-      return <Welcome problem={step.problem} onLink={(link) => void openLink(link)} />;
-    case "ask_name":
       return (
-        <AskName
+        <Welcome
           problem={step.problem}
-          onName={async (name) => {
-            try {
-              signIn(await redeemCode(step.code, name), step.link);
-            } catch (error) {
-              setStep({ ...step, problem: messageOf(error) });
-            }
-          }}
+          aside={devices.deviceAside()?.name ?? null}
+          onLink={(link) => void signIn.openLink(link)}
+          onTrust={() => devices.trustServer().then(() => signIn.openLink(null))}
         />
       );
+    case "ask_name":
+      return <AskName problem={step.problem} onName={(name) => signIn.openCode(step.code, name, step.link)} />;
     case "confirm_switch":
       return (
         <ConfirmSwitch
-          old={step.device.name}
-          fresh={step.name}
-          onStay={() => signIn(step.device, null)}
-          onSwitch={async () => {
-            try {
-              signIn(await adoptToken(step.token), step.link);
-            } catch (error) {
-              setStep({ kind: "welcome", problem: messageOf(error) });
-            }
-          }}
+          old={{ name: step.device.name, id: step.device.participant }}
+          fresh={{ name: step.name, id: step.participant }}
+          onStay={() => void signIn.confirmSwitch(false)}
+          onSwitch={() => signIn.confirmSwitch(true)}
         />
       );
+    case "vote":
+      return <VotePage key={step.secret} secret={step.secret} onLeave={() => void signIn.openLink(null)} />;
     case "signed_in":
       return (
-        <AppContext.Provider value={step.app}>
+        // Another person's screens are other ones, so that nothing of the one before stays on them.
+        <AppContext.Provider key={step.app.device.token} value={step.app}>
           <Frame />
         </AppContext.Provider>
       );
   }
+}
+
+function run(device: Device, onLoggedOut: (app: App) => void, onOtherServer: () => void): App {
+  const app: App = new App(device, () => onLoggedOut(app), onOtherServer);
+  return app;
 }
 
 function openTarget(link: LinkContents | null, device: Device): void {
@@ -123,8 +82,4 @@ function openTarget(link: LinkContents | null, device: Device): void {
   if (session !== null && link?.gate) go({ screen: "gate", session, gate: link.gate });
   else if (session !== null) go({ screen: "session", session, tab: "stream" });
   else if (link !== null && device.session !== null) go({ screen: "session", session: device.session, tab: "stream" });
-}
-
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

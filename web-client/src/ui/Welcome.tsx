@@ -2,9 +2,13 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
+import { usePress } from "../card/HoldButton";
+import { escapeInvisible } from "../fold";
 import { t } from "../i18n";
-import { parseFragment } from "../net/link";
+import { EMPTY_LINK, parseFragment } from "../net/link";
 import type { LinkContents } from "../net/link";
+import { messageOf } from "./message";
+import { Words } from "./Words";
 
 function Page({ heading, children }: { heading: string; children: ComponentChildren }) {
   return (
@@ -33,15 +37,25 @@ export function parseTyped(text: string): LinkContents | null {
   const link = hash === -1 ? null : parseFragment(typed.slice(hash));
   if (link !== null) return link;
   const word = typed.split(/[\s/]+/).at(-1)?.replace(/#.*$/, "") ?? "";
-  return CODE.test(word) ? { code: word, token: null, session: null, gate: null } : null;
+  return CODE.test(word) ? { ...EMPTY_LINK, code: word } : null;
 }
 
-export function Welcome({ problem, onLink }: { problem: string | null; onLink(link: LinkContents): void }) {
+interface WelcomeProps {
+  problem: string | null;
+  /** Who is signed in at another server that had this address. */
+  aside: string | null;
+  onLink(link: LinkContents): void;
+  /** It is the same server, with another key. */
+  onTrust(): Promise<void>;
+}
+
+export function Welcome({ problem, aside, onLink, onTrust }: WelcomeProps) {
   const [typed, setTyped] = useState("");
   const [bad, setBad] = useState(false);
+  const [failure, setFailure] = useState<string | null>(null);
   return (
     <Page heading={t().welcome.heading}>
-      <Problem text={bad ? t().welcome.badLink : problem} />
+      <Problem text={bad ? t().welcome.badLink : (failure ?? problem)} />
       <p>{t().welcome.intro}</p>
       <form
         onSubmit={(event) => {
@@ -64,7 +78,17 @@ export function Welcome({ problem, onLink }: { problem: string | null; onLink(li
         </label>
         <button class="primary wide">{t().welcome.join}</button>
       </form>
-      <p class="quiet">{t().welcome.howTo}</p>
+      <p class="quiet">
+        <Words text={t().welcome.howTo} />
+      </p>
+      {aside !== null && (
+        <>
+          <p class="quiet">{t().welcome.aside(escapeInvisible(aside))}</p>
+          <button class="wide" onClick={() => void onTrust().catch((error: unknown) => setFailure(messageOf(error)))}>
+            {t().welcome.trust(escapeInvisible(aside))}
+          </button>
+        </>
+      )}
     </Page>
   );
 }
@@ -95,16 +119,29 @@ export function AskName({ problem, onName }: { problem: string | null; onName(na
   );
 }
 
-export function ConfirmSwitch(props: { old: string; fresh: string; onStay(): void; onSwitch(): Promise<void> }) {
+interface Identity {
+  name: string;
+  /** Their id, which nobody chooses; `null` for somebody who gets one only now. */
+  id: string | null;
+}
+
+/** Two people may call themselves the same, so each is shown with the id. */
+function identified({ name, id }: Identity): string {
+  return `${escapeInvisible(name)} (${id === null ? t().welcome.switchNew : escapeInvisible(id)})`;
+}
+
+export function ConfirmSwitch(props: { old: Identity; fresh: Identity; onStay(): void; onSwitch(): Promise<void> }) {
+  const [old, fresh] = [identified(props.old), identified(props.fresh)];
+  const press = usePress("tap", fresh, () => void props.onSwitch());
   return (
     <Page heading={t().welcome.switchHeading}>
-      <p>{t().welcome.switchIntro(props.old, props.fresh)}</p>
+      <p>{t().welcome.switchIntro(old, fresh)}</p>
       <div class="stack">
         <button class="wide" onClick={props.onStay}>
-          {t().welcome.switchNo(props.old)}
+          {t().welcome.switchNo(old)}
         </button>
-        <button class="wide" onClick={() => void props.onSwitch()}>
-          {t().welcome.switchYes(props.fresh)}
+        <button class="wide" aria-disabled={!press.isSettled} onClick={(event) => press.press.click(event.detail > 0)}>
+          {t().welcome.switchYes(fresh)}
         </button>
       </div>
     </Page>

@@ -16,16 +16,41 @@ export function runTime(milliseconds: number): string {
   return milliseconds < 10_000 ? `${(milliseconds / 1000).toFixed(milliseconds < 1000 ? 2 : 1)} s` : duration(milliseconds);
 }
 
-export function timeOfDay(at: string | null): string {
+/** The language of the page, as the person's country writes it. */
+export function locale(): string {
+  const { lang } = document.documentElement;
+  return navigator.languages.find((language) => language.split("-")[0] === lang) ?? lang;
+}
+
+/** Making a formatter takes longer than everything else that an entry of the stream draws. */
+const formatters = new Map<Intl.DateTimeFormatOptions, { language: string; formatter: Intl.DateTimeFormat }>();
+
+function formatted(at: string | null, options: Intl.DateTimeFormatOptions): string {
   if (at === null) return "";
-  return new Intl.DateTimeFormat(document.documentElement.lang, { hour: "2-digit", minute: "2-digit", second: "2-digit" }).format(new Date(at));
+  const language = locale();
+  const known = formatters.get(options);
+  const formatter = known?.language === language ? known.formatter : new Intl.DateTimeFormat(language, options);
+  formatters.set(options, { language, formatter });
+  const time = Date.parse(at);
+  return Number.isNaN(time) ? at : formatter.format(time);
+}
+
+const TIME: Intl.DateTimeFormatOptions = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+const DATE_AND_TIME: Intl.DateTimeFormatOptions = { dateStyle: "medium", timeStyle: "short" };
+const DAY: Intl.DateTimeFormatOptions = { weekday: "long", year: "numeric", month: "long", day: "numeric" };
+
+export function timeOfDay(at: string | null): string {
+  return formatted(at, TIME);
 }
 
 export function dateAndTime(at: string | null): string {
-  if (at === null) return "";
-  return new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" }).format(new Date(at));
+  return formatted(at, DATE_AND_TIME);
+}
+
+export function dayOf(at: string): string {
+  return formatted(at, DAY);
 }
 
 export function names(list: readonly string[]): string {
-  return new Intl.ListFormat(document.documentElement.lang, { type: "conjunction" }).format(list);
+  return new Intl.ListFormat(locale(), { type: "conjunction" }).format(list);
 }

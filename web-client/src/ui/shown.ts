@@ -1,26 +1,19 @@
 // A command as people read it, where only the action is at hand and not the whole card.
 
 import type { Action } from "@protocol";
-import { escapeInvisible } from "../fold";
+import { actionHeadline, escapeInvisible } from "../fold";
 
-/** The whole command, with what an eye would not see written out. */
+/** The whole command, or the line by which people recognise a tool call, with what an eye would not see written out. */
 export function shownCommand(action: Action): string {
-  return escapeInvisible(commandText(action));
+  return escapeInvisible(actionHeadline(action));
 }
 
-function commandText(action: Action): string {
-  const command = action.command;
-  switch (command.form) {
-    case "shell":
-    case "login_shell":
-      return command.line;
-    case "argv":
-      return [command.command, ...command.args].map(quoted).join(" ");
-    case "tool":
-      return `${command.name} ${JSON.stringify(command.arguments, null, 2)}`;
-  }
-}
+/** Characters of a line that is read out or shown for a moment. */
+const MAX_LINE = 160;
 
-function quoted(word: string): string {
-  return /^[A-Za-z0-9_./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+/** The beginning of a command, for where it is told in passing and not decided. */
+export function shownLine(action: Action): string {
+  const shown = shownCommand(action);
+  const line = [...(shown.split("\n")[0] ?? "")].slice(0, MAX_LINE).join("");
+  return line.length < shown.length ? `${line}…` : line;
 }

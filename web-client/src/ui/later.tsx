@@ -1,0 +1,53 @@
+// Parts of the page whose code is loaded when they are first drawn, so that the first card is there sooner.
+
+import type { ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { t } from "../i18n";
+
+type State<P> = { kind: "loading" } | { kind: "ready"; component: ComponentType<P> } | { kind: "failed" };
+
+/** A component that is fetched when it is first drawn; `Until` stands in its place until it is here, and if it never comes. */
+export function later<P extends object>(load: () => Promise<ComponentType<P>>, Until?: ComponentType<P>): ComponentType<P> {
+  let loaded: ComponentType<P> | null = null;
+  return function Later(props: P) {
+    const [state, setState] = useState<State<P>>(loaded === null ? { kind: "loading" } : { kind: "ready", component: loaded });
+    useEffect(() => {
+      if (state.kind !== "loading") return;
+      let isHere = true;
+      load().then(
+        (component) => {
+          loaded = component;
+          if (isHere) setState({ kind: "ready", component });
+        },
+        () => {
+          if (isHere) setState({ kind: "failed" });
+        },
+      );
+      return () => {
+        isHere = false;
+      };
+    }, [state.kind]);
+    if (Until !== undefined && state.kind !== "ready") return <Until {...props} />;
+    switch (state.kind) {
+      case "loading":
+        return <p class="center quiet">{t().app.loading}</p>;
+      case "ready":
+        return <state.component {...props} />;
+      case "failed":
+        return <NotLoaded onRetry={() => setState({ kind: "loading" })} />;
+    }
+  };
+}
+
+/** The network is gone, or the server has another version of the page. */
+function NotLoaded({ onRetry }: { onRetry(): void }) {
+  return (
+    <div class="center" role="alert">
+      <p>{t().app.notLoaded}</p>
+      <div class="stack">
+        <button onClick={onRetry}>{t().app.retry}</button>
+        <button onClick={() => location.reload()}>{t().app.reload}</button>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,145 @@
+// @vitest-environment happy-dom
+// The title, the badge and the notifications of the open page.
+
+import { render } from "preact";
+import { act } from "preact/test-utils";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { en } from "../../src/i18n/en";
+import { observeServerDate } from "../../src/net/server_clock";
+import { announcements } from "../../src/state/announcements";
+import type { App } from "../../src/state/app";
+import { useAttention } from "../../src/state/attention";
+import { fakeApp } from "../screens/support/session";
+import { openGate, START } from "./gates";
+
+const badge = { setAppBadge: vi.fn(() => Promise.resolve()), clearAppBadge: vi.fn(() => Promise.resolve()) };
+const showNotification = vi.fn((_title: string, _options: NotificationOptions) => Promise.resolve());
+const SETTINGS = { events: ["opened", "escalated", "closing"] as const, sessions: null, quiet_hours: null, show_command: false, vote_links: false, channels: [], kinds: [] };
+
+let app: App;
+let subscription: object | null;
+let visibility: DocumentVisibilityState;
+
+beforeEach(() => {
+  vi.useFakeTimers({ now: START });
+  vi.clearAllMocks();
+  localStorage.clear();
+  announcements.value = [];
+  subscription = null;
+  visibility = "hidden";
+  Object.defineProperty(document, "visibilityState", { configurable: true, get: () => visibility });
+  const registration = { showNotification, pushManager: { getSubscription: () => Promise.resolve(subscription) } };
+  const serviceWorker = { ready: Promise.resolve(registration), getRegistration: () => Promise.resolve(registration) };
+  vi.stubGlobal("navigator", { ...badge, languages: ["en-GB"], language: "en-GB", serviceWorker });
+  vi.stubGlobal("Notification", { permission: "granted" });
+  vi.stubGlobal("PushManager", class {});
+  app = fakeApp({ gates: [], sessions: [{ session: "owl", name: "night\u202eowl" }] as never });
+  app.notificationSettings.value = { ...SETTINGS, events: [...SETTINGS.events] };
+  observeServerDate(new Date(START - 500).toUTCString(), START - 500);
+  void act(() => render(<Attentive app={app} />, document.body));
+});
+
+afterEach(() => {
+  void act(() => render(null, document.body));
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
+
+function Attentive({ app: shown }: { app: App }) {
+  useAttention(shown);
+  return null;
+}
+
+async function change(what: () => void): Promise<void> {
+  await act(what);
+  await vi.advanceTimersByTimeAsync(0);
+}
+
+function shown(): { title: string; body: string }[] {
+  return showNotification.mock.calls.map(([title, options]) => ({ title, body: options.body ?? "" }));
+}
+
+async function setVisible(state: DocumentVisibilityState): Promise<void> {
+  await change(() => {
+    visibility = state;
+    document.dispatchEvent(new Event("visibilitychange"));
+  });
+}
+
+test("the title and the badge count what waits, and are cleared with the screen", async () => {
+  await change(() => (app.gates.value = [openGate({ gate: "a" }), openGate({ gate: "b" }), openGate({ gate: "c", mayVote: false })]));
+  expect(document.title).toBe("(2) PVP");
+  expect(badge.setAppBadge).toHaveBeenLastCalledWith(2);
+  vi.clearAllMocks();
+  await act(() => render(null, document.body));
+  expect(document.title).toBe("PVP");
+  expect(badge.clearAppBadge).toHaveBeenCalledTimes(1);
+  await change(() => (app.gates.value = [openGate()]));
+  expect(document.title).toBe("PVP");
+  await vi.advanceTimersByTimeAsync(600_000);
+  expect(showNotification).not.toHaveBeenCalled();
+});
+
+test("a gate is told of when it opens, when it goes to the admins and when its time is short, without its command", async () => {
+  await change(() => (app.gates.value = [openGate()]));
+  await change(() => (app.gates.value = [openGate()]));
+  expect(shown().map(({ title }) => title)).toEqual([en.worker.titles.opened]);
+  await vi.advanceTimersByTimeAsync(240_000);
+  expect(shown().map(({ title }) => title)).toEqual([en.worker.titles.opened, en.worker.titles.closing]);
+  await change(() => (app.gates.value = [openGate({ escalated: true, deadline: 900 })]));
+  expect(shown().at(-1)?.title).toBe(en.worker.titles.escalated);
+  expect(shown()).toHaveLength(3);
+  expect(JSON.stringify(showNotification.mock.calls)).not.toContain("secret");
+  expect(showNotification).toHaveBeenLastCalledWith(expect.anything(), expect.objectContaining({ tag: "pvp-g1", data: { session: "owl", gate: "g1", isOpen: true } }));
+});
+
+test("what the name of a session hides is visible in a notification", async () => {
+  await change(() => (app.gates.value = [openGate()]));
+  expect(shown()[0]?.body).toMatch(/^Session night\\u\{202e\}owl \(owl\) · write, medium risk · proposed by kit · until /);
+});
+
+test("the settings are followed: events, sessions, quiet hours, and whether the command is shown", async () => {
+  const settings = { ...SETTINGS, events: [...SETTINGS.events] };
+  await change(() => (app.notificationSettings.value = { ...settings, sessions: ["fox"] }));
+  await change(() => (app.gates.value = [openGate({ gate: "a" })]));
+  await change(() => (app.notificationSettings.value = { ...settings, events: ["closing"] }));
+  await change(() => (app.notificationSettings.value = { ...settings, quiet_hours: { from: "00:00", to: "10:02", time_zone: "UTC" } }));
+  expect(shown()).toEqual([]);
+  // The quiet hours end.
+  await vi.advanceTimersByTimeAsync(120_000);
+  expect(shown().map(({ title }) => title)).toEqual([en.worker.titles.opened]);
+  await change(() => (app.notificationSettings.value = { ...settings, show_command: true }));
+  await change(() => (app.gates.value = [openGate({ gate: "b" })]));
+  expect(shown().at(-1)?.body).toContain("touch secret");
+});
+
+test("with push on in this browser the page shows nothing, unless that way is turned off", async () => {
+  localStorage.setItem("pvp.push", JSON.stringify({ id: "c1", endpoint: "https://push.example/1", participant: "ann" }));
+  subscription = { endpoint: "https://push.example/1" };
+  await change(() => (app.gates.value = [openGate({ gate: "a" })]));
+  expect(shown()).toEqual([]);
+  const channel = { id: "c1", kind: "push" as const, label: "", target: "", enabled: false };
+  await change(() => (app.notificationSettings.value = { ...SETTINGS, events: [...SETTINGS.events], channels: [channel] }));
+  await change(() => (app.gates.value = [openGate({ gate: "b" })]));
+  expect(shown()).toHaveLength(1);
+});
+
+test("what was seen in front is not told again when the quiet hours end", async () => {
+  await change(() => (app.notificationSettings.value = { ...SETTINGS, events: ["opened"], quiet_hours: { from: "00:00", to: "10:02", time_zone: "UTC" } }));
+  await change(() => (app.gates.value = [openGate({ gate: "unseen" })]));
+  await setVisible("visible");
+  await setVisible("hidden");
+  await change(() => (app.gates.value = [openGate({ gate: "unseen" }), openGate({ gate: "later" })]));
+  await vi.advanceTimersByTimeAsync(120_000);
+  expect(showNotification.mock.calls.map(([, options]) => options.tag)).toEqual(["pvp-later"]);
+});
+
+test("what was seen in front is not told again in the background", async () => {
+  await setVisible("visible");
+  await change(() => (app.gates.value = [openGate()]));
+  expect(announcements.value.map(({ text }) => text)).toEqual([en.app.newGate("write", "touch secret")]);
+  await setVisible("hidden");
+  expect(shown()).toEqual([]);
+  await vi.advanceTimersByTimeAsync(240_000);
+  expect(shown().map(({ title }) => title)).toEqual([en.worker.titles.closing]);
+});
