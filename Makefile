@@ -2,15 +2,16 @@
 
 CARGO ?= cargo
 
-.PHONY: run release install test format lint build-tests rust generated soak bench policy-report generate deny tools bridge-clients test-bridges
+.DELETE_ON_ERROR:
+.PHONY: run release install test format lint page page-if-possible page-packages check-page build-tests rust browser screenshots generated soak bench bench-page policy-report generate deny tools test-tools bridge-clients test-bridges
 
 # Built for a first look: ready soon, not the fastest, and without an allocator of its own.
 quick := --profile quick --no-default-features
-run: tools
+run: tools page-if-possible
 	$(CARGO) run $(quick) -- demo $(if $(DATA),--data $(DATA))
 
 # The optimised program, target/dist/pvp: what is packaged and what the benchmarks measure.
-release: tools
+release: tools page-if-possible
 	$(CARGO) build --profile dist
 	@bytes=$$(wc -c < target/dist/pvp); echo "target/dist/pvp: $$bytes bytes"; \
 	[ $$bytes -le $(MAX_BYTES) ] || { echo "that is more than $(MAX_BYTES)"; exit 1; }
@@ -19,12 +20,55 @@ MAX_BYTES := 20000000
 
 # Puts pvp where the shell finds it. PROFILE=dist installs the optimised program, BIN=DIR elsewhere.
 PROFILE ?= quick
-install: tools
+install: tools page-if-possible
 	$(CARGO) build $(if $(filter quick,$(PROFILE)),$(quick),--profile $(PROFILE))
 	@.ci/install "target/$(PROFILE)/pvp" "$(BIN)"
 
-test: tools
-	@MAKE="$(MAKE)" .ci/steps format lint build-tests rust generated
+test: tools test-tools
+	@MAKE="$(MAKE)" .ci/steps check-page page format lint build-tests rust browser generated
+
+# The page that the server embeds. It is built again when a file that it is made of has changed.
+page: web-client/dist/index.html
+
+web-client/dist/index.html: $(shell find web-client/src web-client/public protocol/generated/pvp.ts -type f 2>/dev/null) \
+		$(wildcard web-client/*.html web-client/*.json web-client/*.ts web-client/*.mjs) | page-packages
+	cd web-client && npm run --silent build
+
+# Without Node.js, or with PAGE=no, the program shows how to build the page in its place.
+PAGE ?= $(if $(shell node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null && command -v npm),yes,no)
+page-if-possible: $(if $(filter yes,$(PAGE)),page)
+	@[ "$(PAGE)" = yes ] || echo "the page is left out: install Node.js 20 or later with npm to build it"
+
+# What the page is built with, from npm, at the versions of the lock file.
+page-packages:
+	@$(call npm_ci,web-client,to build the page)
+
+check-page: page-packages
+	cd web-client && npm run --silent check && npm run --silent test
+
+# The page in Chromium, with a real server and agent.
+browser: page
+	$(CARGO) build
+	cd web-client && PVP_BIN="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/pvp" npm run --silent test:browser
+
+# The pictures in docs/screenshots. Look at each of them afterwards; tmux draws the terminal.
+screenshots: page
+	$(CARGO) build
+	cd web-client && PVP_BIN="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/pvp" npm run --silent screenshots
+
+# Installs the packages of a directory if its lock file has changed since. npm would empty a directory
+# that is only linked to, and is somebody else's.
+define npm_ci
+	cd $(1); \
+	if ! command -v npm >/dev/null; then \
+		echo "Node.js with npm is missing: install version 20 or later $(2)"; \
+		exit 1; \
+	elif [ -L node_modules ]; then \
+		echo "the packages are those of $$(readlink node_modules), which are left alone"; \
+	elif ! cmp -s package-lock.json node_modules/.installed-lock.json; then \
+		npm ci --no-audit --no-fund && cp package-lock.json node_modules/.installed-lock.json; \
+	fi
+endef
 
 # A C compiler for the bundled SQLite; util-linux for the fault tests, curl and jq for the page of commands.
 tools:
@@ -34,31 +78,29 @@ tools:
 	command -v prlimit >/dev/null || missing="$$missing util-linux"; \
 	command -v curl >/dev/null || missing="$$missing curl"; \
 	command -v jq >/dev/null || missing="$$missing jq"; \
-	if [ -n "$$missing" ]; then \
+	$(install_missing)
+
+# Node.js and a browser, for the tests of the page.
+test-tools:
+	@missing=""; \
+	command -v npm >/dev/null || missing="$$missing nodejs npm"; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	$(install_missing)
+
+install_missing = if [ -n "$$missing" ]; then \
 		echo "installing$$missing"; apt-get update -q && apt-get install -qy $$missing; \
 	fi
 
-# The agent programs that the bridge tests run, from npm, at the versions of the lock file. npm would
-# empty a directory that is only linked to, and is somebody else's.
+# The agent programs that the bridge tests run, from npm, at the versions of the lock file.
 bridge-clients:
-	@cd tests/bridges/clients; \
-	if ! command -v npm >/dev/null; then \
-		echo "Node.js with npm is missing: install version 20 or later to run the bridge tests with real clients"; \
-		exit 1; \
-	elif [ -L node_modules ]; then \
-		echo "the clients are those of $$(readlink node_modules), which are left alone"; \
-	elif cmp -s package-lock.json node_modules/.installed-lock.json; then \
-		echo "the clients are installed"; \
-	else \
-		npm ci --no-audit --no-fund && cp package-lock.json node_modules/.installed-lock.json; \
-	fi
+	@$(call npm_ci,tests/bridges/clients,to run the bridge tests with real clients)
 
 # Real clients with a scripted model; writes what passed to docs/bridges.md. CLIENTS="claude codex"
 # runs only these, SCENARIOS=approve,reject only those.
 test-bridges: tools bridge-clients
-	$(CARGO) test -p pvp --test bridges --no-run
+	$(CARGO) test --workspace --test bridges --no-run
 	PVP_TEST_BRIDGES=1 $(if $(SCENARIOS),PVP_TEST_SCENARIOS=$(SCENARIOS)) RUST_BACKTRACE=0 \
-		timeout --kill-after=10 $(BRIDGES_SECONDS) $(CARGO) test -p pvp --test bridges -- --test-threads=8 $(CLIENTS)
+		timeout --kill-after=10 $(BRIDGES_SECONDS) $(CARGO) test --workspace --test bridges -- --test-threads=8 $(CLIENTS)
 
 # Far more than it takes: a client that hangs must not hold up everything.
 BRIDGES_SECONDS ?= 900
@@ -102,6 +144,11 @@ soak: test-bridges
 
 bench:
 	$(CARGO) bench --profile dist
+
+# How large and how fast the page is, in Chromium. BENCH_SECONDS sets how long output runs.
+bench-page: page
+	$(CARGO) build --profile dist
+	cd web-client && PVP_BIN="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/dist/pvp" npm run --silent bench
 
 # How many harmless commands of coding agents need approval, and which.
 policy-report:

@@ -57,9 +57,16 @@ const PURE_CRATES: &[(&str, &[&str])] = &[
 /// The crates that do I/O, and which of ours they may use.
 const IO_CRATES: &[(&str, &[&str])] = &[
     ("clock", &["pvp-protocol"]),
+    ("notify", &["pvp-clock", "pvp-protocol"]),
     (
         "server",
-        &["pvp-clock", "pvp-policy", "pvp-protocol", "pvp-session"],
+        &[
+            "pvp-clock",
+            "pvp-notify",
+            "pvp-policy",
+            "pvp-protocol",
+            "pvp-session",
+        ],
     ),
     ("client", &["pvp-clock", "pvp-protocol"]),
     (

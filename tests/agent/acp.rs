@@ -12,18 +12,18 @@ use crate::support::{TestClient, TestServer};
 use crate::{approve, next_gate, reject, start_session};
 
 /// An agent that answers a prompt.
-struct Prompted {
+pub(crate) struct Prompted {
     server: TestServer,
-    ann: TestClient,
-    agent: AcpStandIn,
-    prompt: Value,
+    pub(crate) ann: TestClient,
+    pub(crate) agent: AcpStandIn,
+    pub(crate) prompt: Value,
 }
 
-async fn start() -> Prompted {
+pub(crate) async fn start() -> Prompted {
     start_in(json!({})).await
 }
 
-async fn start_in(config: Value) -> Prompted {
+pub(crate) async fn start_in(config: Value) -> Prompted {
     let (server, mut ann) = start_session(config).await;
     let mut agent = AcpStandIn::start(&server, "owl").await;
     send_prompt(&mut ann, &agent.participant, "go on").await;
@@ -37,12 +37,12 @@ async fn start_in(config: Value) -> Prompted {
     }
 }
 
-fn found<'a>(person: &'a TestClient, kind: &str) -> Vec<&'a Value> {
+pub(crate) fn found<'a>(person: &'a TestClient, kind: &str) -> Vec<&'a Value> {
     let received = person.received.iter();
     received.filter(|message| message["type"] == kind).collect()
 }
 
-fn text_of_responses(person: &TestClient) -> String {
+pub(crate) fn text_of_responses(person: &TestClient) -> String {
     let chunks = found(person, "response.chunk").into_iter();
     let texts = chunks.map(|chunk| chunk["payload"]["text"].as_str().unwrap().to_owned());
     texts.collect()
@@ -472,7 +472,8 @@ async fn parallel_questions_are_decided_each_by_itself() {
 
 #[tokio::test]
 async fn a_second_question_with_the_same_id_does_not_answer_the_first() {
-    let mut it = start().await;
+    // By itself, the second one would be allowed at once.
+    let mut it = start_in(json!({ "client_reads": "workspace" })).await;
     it.agent.ask(1, "call-1", "rm -r src").await;
     let (gate, _) = next_gate(&mut it.ann).await;
     it.agent.ask(1, "call-2", "ls").await;

@@ -13,17 +13,17 @@ use crate::support::{TestClient, TestServer};
 use crate::{approve, next_gate, reject, start_session};
 
 /// An editor with an open conversation. The editor is `agent.run`.
-struct EditorStandIn {
-    server: TestServer,
-    ann: TestClient,
-    agent: AcpStandIn,
+pub(crate) struct EditorStandIn {
+    pub(crate) server: TestServer,
+    pub(crate) ann: TestClient,
+    pub(crate) agent: AcpStandIn,
     /// What the editor heard and was not asked for yet.
-    unread: Vec<Value>,
+    pub(crate) unread: Vec<Value>,
 }
 
 impl EditorStandIn {
     /// Starts an agent in an editor of somebody who is logged in.
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let mut it = Self::start_agent().await;
         let opened = json!({ "sessionId": CONVERSATION });
         let (params, answer) = it.open(opened.clone()).await;
@@ -33,7 +33,7 @@ impl EditorStandIn {
         it
     }
 
-    async fn start_agent() -> Self {
+    pub(crate) async fn start_agent() -> Self {
         let (server, ann) = start_session(json!({})).await;
         let person = server.invite("eve", &["driver", "approver"], &[]);
         let cli = CliEnv::logged_in(&server.link(&person, Some("owl"))).await;
@@ -66,7 +66,7 @@ impl EditorStandIn {
     }
 
     /// Opens a conversation; returns what the agent was told, and what the editor was answered.
-    async fn open(&mut self, opened: Value) -> (Value, Value) {
+    pub(crate) async fn open(&mut self, opened: Value) -> (Value, Value) {
         let server = json!({ "name": "own", "command": "own", "args": [], "env": [] });
         let meta =
             json!({ "claudeCode": { "options": { "permissionMode": "bypassPermissions" } } });
@@ -79,17 +79,17 @@ impl EditorStandIn {
         (session_new["params"].clone(), answer)
     }
 
-    async fn request(&mut self, id: u64, method: &str, params: Value) {
+    pub(crate) async fn request(&mut self, id: u64, method: &str, params: Value) {
         self.say(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
             .await;
     }
 
-    async fn say(&mut self, message: Value) {
+    pub(crate) async fn say(&mut self, message: Value) {
         self.agent.run.write_line(&message.to_string()).await;
     }
 
     /// Types a prompt; returns it as the agent reads it.
-    async fn prompt(&mut self, id: u64, text: &str) -> Value {
+    pub(crate) async fn prompt(&mut self, id: u64, text: &str) -> Value {
         let prompt = json!([{ "type": "text", "text": text }]);
         let params = json!({ "sessionId": CONVERSATION, "prompt": prompt });
         self.request(id, "session/prompt", params).await;
@@ -98,12 +98,12 @@ impl EditorStandIn {
         prompt
     }
 
-    async fn answer(&mut self, id: u64) -> Value {
+    pub(crate) async fn answer(&mut self, id: u64) -> Value {
         self.wait(|message| message["id"] == id && message.get("method").is_none())
             .await
     }
 
-    async fn notified(&mut self, method: &str) -> Value {
+    pub(crate) async fn notified(&mut self, method: &str) -> Value {
         self.wait(|message| message["method"] == method).await
     }
 
@@ -239,6 +239,10 @@ async fn what_could_run_something_is_never_passed_to_the_editor() {
         .say(json!({ "jsonrpc": "2.0", "method": "_note", "params": {} }))
         .await;
     it.notified("_note").await;
+    // What comes later is there, so what came before would be too.
+    let params = json!({ "sessionId": CONVERSATION, "modeId": "plan" });
+    it.request(7, "session/set_mode", params).await;
+    it.agent.expect("session/set_mode").await;
     assert!(it.agent.unread().is_empty() && it.unread.is_empty());
 }
 
@@ -295,4 +299,13 @@ async fn without_a_server_nothing_is_allowed() {
     it.server.kill_9().await;
     it.agent.ask(1, "call-1", "make").await;
     assert_eq!(it.agent.choice(1).await, "not-this");
+}
+
+#[tokio::test]
+async fn a_missing_agent_starts_no_server() {
+    let cli = CliEnv::new();
+    let arguments = ["acp", "--", "no-such-agent"];
+    let refused = cli.run(&arguments).await.expect_refused(&arguments);
+    assert_contains(&refused, &["`no-such-agent` is not installed"]);
+    assert!(!cli.state().join("data").exists());
 }

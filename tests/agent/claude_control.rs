@@ -190,11 +190,7 @@ async fn what_ran_unasked_is_said_and_ends_the_turn() {
     }
     let refused = client.hear().await;
     assert_eq!(refused["response"]["subtype"], "error", "{refused}");
-    client
-        .say(json!({ "type": "user", "message": { "content": [
-            { "type": "tool_result", "tool_use_id": "t9", "content": "done", "is_error": false },
-        ]}}))
-        .await;
+    client.say(tool_result("t9", "done", false)).await;
     let heard = client.hear().await;
     assert_eq!(heard["request"]["subtype"], "interrupt", "{heard}");
     let said = ann.wait_for("response.chunk").await;
@@ -202,6 +198,33 @@ async fn what_ran_unasked_is_said_and_ends_the_turn() {
         said["payload"]["text"].as_str().unwrap(),
         &["t9", "without asking"],
     );
+}
+
+/// How the client tells the result of a call.
+fn tool_result(call: &str, content: &str, is_error: bool) -> Value {
+    json!({ "type": "user", "parent_tool_use_id": null, "message": { "content": [
+        { "type": "tool_result", "tool_use_id": call, "content": content, "is_error": is_error },
+    ]}})
+}
+
+#[tokio::test]
+async fn what_failed_unasked_ran_too_unless_the_client_says_that_it_did_not() {
+    let (_server, mut ann, mut client) = start().await;
+    send_prompt(&mut ann, &client.participant, "go").await;
+    client.hear().await;
+    let mut refused = tool_result("t1", "Permission to use Bash has been denied.", true);
+    refused["tool_result_meta"] = json!([{ "id": "t1", "non_execution_kind": "permission-rule" }]);
+    client.say(refused).await;
+    let no_such_tool = "<tool_use_error>Error: No such tool available: bash</tool_use_error>";
+    client.say(tool_result("t2", no_such_tool, true)).await;
+    client
+        .say(tool_result("t3", "Exit code 1\nno such file", true))
+        .await;
+    let heard = client.hear().await;
+    assert_eq!(heard["request"]["subtype"], "interrupt", "{heard}");
+    let said = ann.wait_for("response.chunk").await;
+    let text = said["payload"]["text"].as_str().unwrap();
+    assert_contains(text, &["t3", "without asking"]);
 }
 
 #[tokio::test]

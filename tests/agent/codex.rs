@@ -13,31 +13,48 @@ use crate::support::{TestClient, TestServer};
 use crate::{approve, next_gate, reject, start_session};
 
 /// A session, and Codex in the middle of a turn.
-async fn start() -> (TestServer, TestClient, CodexClient) {
+pub(crate) async fn start() -> (TestServer, TestClient, CodexClient) {
     let (server, ann) = start_session(json!({})).await;
     let mut codex = CodexClient::start(&server, &["exec", "go"]).await;
     codex.begin_turn().await;
     (server, ann, codex)
 }
 
-fn answer_to(id: u64, result: Value) -> Value {
+pub(crate) fn answer_to(id: u64, result: Value) -> Value {
     json!({ "id": id, "result": result })
 }
 
-async fn resolution_of(person: &mut TestClient, gate: &str) -> Value {
+pub(crate) async fn resolution_of(person: &mut TestClient, gate: &str) -> Value {
     let closed =
         |message: &Value| message["type"] == "gate.resolve" && message["payload"]["gate"] == *gate;
     person.wait(closed).await["payload"].clone()
 }
 
 /// The reason that the agent is told, which comes before the answer.
-async fn steered(codex: &mut CodexClient) -> String {
+pub(crate) async fn steered(codex: &mut CodexClient) -> String {
     let steer = codex.hear().await;
     assert_eq!(steer["method"], "turn/steer", "{steer}");
     assert_eq!(steer["params"]["threadId"], THREAD);
     assert_eq!(steer["params"]["expectedTurnId"], TURN);
     let said = &steer["params"]["input"][0]["text"];
     said.as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn what_a_command_printed_is_in_its_result_although_codex_forgets_it() {
+    let (_server, mut ann, mut codex) = start().await;
+    codex.ask_command(0, "call_0", "echo one").await;
+    let (gate, _) = next_gate(&mut ann).await;
+    let proposal = proposal_of(&ann, &gate);
+    approve(&mut ann, &gate).await;
+    codex.hear().await;
+    let delta = json!({ "threadId": THREAD, "turnId": TURN, "itemId": "call_0", "delta": "one\n" });
+    codex
+        .notify("item/commandExecution/outputDelta", delta)
+        .await;
+    codex.end_command("call_0", "echo one", "", 0).await;
+    let result = result_of(&mut ann, &proposal).await;
+    assert_eq!(result["result"]["stdout"], "one\n");
 }
 
 #[tokio::test]
@@ -258,7 +275,7 @@ async fn a_change_is_a_diff_and_an_mcp_tool_is_asked_about_by_its_arguments() {
     });
     codex.notify("item/started", json!({ "item": tool })).await;
     let meta = json!({ "codex_approval_kind": "mcp_tool_call", "tool_params": { "text": "hi" } });
-    let asked = json!({ "serverName": "echo", "mode": "form", "_meta": meta, "message": "Allow?" });
+    let asked = json!({ "serverName": "echo", "mode": "form", "_meta": meta, "message": "Allow the echo MCP server to run tool \"echo\"?" });
     codex
         .ask(1, "mcpServer/elicitation/request", asked.clone())
         .await;
@@ -417,7 +434,9 @@ async fn rules_by_which_codex_asks_nobody_keep_it_from_starting() {
 }
 
 /// Begins a conversation in the screen, and a turn in it.
-async fn start_screen(codex: &mut CodexClient) -> crate::support::codex_client::ScreenSocket {
+pub(crate) async fn start_screen(
+    codex: &mut CodexClient,
+) -> crate::support::codex_client::ScreenSocket {
     let mut screen = codex.connect_screen().await;
     let params = json!({ "cwd": codex.cli.workdir(), "approvalPolicy": "never", "config": {} });
     screen.ask(1, "thread/start", params).await;

@@ -3,13 +3,17 @@
 
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
+use tokio::process::Child;
 
 use crate::fixture::assert_contains;
 use crate::support::cli::CliEnv;
 use crate::support::hook_client::{HookStandIn, answer_of, decision_of, install};
-use crate::support::session::{proposal_of, result_of, send_prompt, wait_until};
+use crate::support::session::{
+    assert_within_a_lease, proposal_of, result_of, send_prompt, wait_until,
+};
 use crate::support::{TestClient, TestServer};
 use crate::{approve, next_gate, reject, start_session};
 
@@ -266,26 +270,36 @@ async fn a_hook_without_its_files_denies() {
     }
 }
 
+/// Ends a hook and the shell that the client started it with.
+async fn kill_hook(hook: &mut Child, signal: Signal) {
+    let shell = hook.id().unwrap();
+    let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
+    let children = children.unwrap();
+    // The shell may have become the hook.
+    let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
+    for pid in children.chain([i32::try_from(shell).unwrap()]) {
+        // The hook may end with its shell.
+        let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal);
+    }
+    hook.wait().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_killed_hook_leaves_nothing_that_could_be_approved() {
     let (_server, mut ann, client) = start().await;
     // Asked to end, it withdraws the call.
     let mut hook = client.ask_bash("toolu_1", "touch x").await;
     let (gate, _) = next_gate(&mut ann).await;
-    let pid = hook.id().unwrap().to_string();
-    // The hook is the shell or its child, as the client would reach it: by its group.
-    let killed = std::process::Command::new("pkill")
-        .args(["-TERM", "-P", &pid])
-        .status();
-    if !killed.is_ok_and(|status| status.success()) {
-        let status = std::process::Command::new("kill")
-            .args(["-TERM", &pid])
-            .status();
-        assert!(status.unwrap().success());
-    }
+    kill_hook(&mut hook, Signal::TERM).await;
     let resolved = ann.wait_for("gate.resolve").await;
     assert_eq!(resolved["payload"]["outcome"], "cancelled", "{gate}");
-    hook.wait().await.unwrap();
+    // Killed, it can say nothing, and its lease ends.
+    let mut hook = client.ask_bash("toolu_3", "touch z").await;
+    let (gate, _) = next_gate(&mut ann).await;
+    kill_hook(&mut hook, Signal::KILL).await;
+    let resolved = ann.wait_for("gate.resolve").await;
+    assert_eq!(resolved["payload"]["gate"], gate.as_str());
+    assert_eq!(resolved["payload"]["outcome"], "cancelled");
     // Its reader is gone, as when the client was killed.
     let mut hook = client.ask_bash("toolu_2", "touch y").await;
     next_gate(&mut ann).await;
@@ -522,11 +536,27 @@ async fn a_killed_client_has_its_calls_closed_by_the_lease() {
     let (running, _) = next_gate(&mut ann).await;
     approve(&mut ann, &running).await;
     decision_of(hook).await;
+    // Its hook is killed with it, which nobody is told either.
+    let mut waits = client.ask_bash("toolu_2", "touch y").await;
+    let (waiting, _) = next_gate(&mut ann).await;
     client.run.kill_9().await;
+    kill_hook(&mut waits, Signal::KILL).await;
+    // The last renewal came before this.
+    let note = json!({ "key": "killed", "content_type": "text", "content": "now" });
+    ann.send_and_ack("context.add", note).await;
+    let killed = ann.wait_for("context.add").await;
     let proposal = proposal_of(&ann, &running);
-    let result = result_of(&mut ann, &proposal).await;
-    assert_eq!(result["outcome"], "unknown");
-    assert_contains(result["error"].as_str().unwrap(), &["gone"]);
+    let result = ann
+        .wait(|it| it["type"] == "tool.result" && it["payload"]["tool_proposal"] == *proposal)
+        .await;
+    assert_eq!(result["payload"]["outcome"], "unknown");
+    assert_contains(result["payload"]["error"].as_str().unwrap(), &["gone"]);
+    assert_within_a_lease(&killed, &result);
+    let resolved = ann
+        .wait(|it| it["type"] == "gate.resolve" && it["payload"]["gate"] == *waiting)
+        .await;
+    assert_eq!(resolved["payload"]["outcome"], "cancelled");
+    assert_within_a_lease(&killed, &resolved);
 }
 
 #[tokio::test]

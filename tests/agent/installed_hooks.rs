@@ -14,24 +14,26 @@ use crate::support::cli::CliEnv;
 use crate::support::session::{proposal_of, result_of};
 use crate::{approve, next_gate, start_session};
 
-/// A stand-in for Claude Code: for each line that it reads it runs the installed hook with that line,
+/// A stand-in for a client: for each line that it reads it runs the installed hook with that line,
 /// and prints what the hook said in one line.
-struct StandIn {
-    child: Child,
+pub(crate) struct StandIn {
+    pub(crate) child: Child,
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
 }
 
 impl StandIn {
     async fn start(cli: &CliEnv) -> Self {
-        let settings = std::fs::read_to_string(cli.home().join(".claude/settings.json")).unwrap();
-        let settings: Value = serde_json::from_str(&settings).unwrap();
-        let hook = settings["hooks"]["PreToolUse"][0]["hooks"][0]["command"].clone();
+        Self::with_hook(cli, &installed_hook(cli))
+    }
+
+    /// A stand-in that runs this command line as its hook.
+    pub(crate) fn with_hook(cli: &CliEnv, hook: &str) -> Self {
         let script = r#"while read -r line; do printf '%s' "$line" | sh -c "$HOOK"; echo; done"#;
         let mut command = cli.program("/bin/bash");
         let mut child = command
             .args(["-c", script])
-            .env("HOOK", hook.as_str().unwrap())
+            .env("HOOK", hook)
             // What a repository's settings could set leads nowhere.
             .env("PVP_AGENT_LINK", "http://127.0.0.1:9/?token=x")
             .env("XDG_STATE_HOME", "/nowhere")
@@ -53,7 +55,11 @@ impl StandIn {
         for (name, value) in fields.as_object().unwrap() {
             said[name] = value.clone();
         }
-        let line = format!("{said}\n");
+        self.say_line(&said.to_string()).await;
+    }
+
+    pub(crate) async fn say_line(&mut self, line: &str) {
+        let line = format!("{line}\n");
         self.stdin.write_all(line.as_bytes()).await.unwrap();
     }
 
@@ -61,10 +67,18 @@ impl StandIn {
         self.say("PreToolUse", directory, id, json!({})).await;
     }
 
-    async fn answer(&mut self) -> String {
+    pub(crate) async fn answer(&mut self) -> String {
         let line = tokio::time::timeout(TEST_TIMEOUT, self.stdout.next_line()).await;
         line.expect("the hook answers in time").unwrap().unwrap()
     }
+}
+
+/// The command line of the hook that is installed for Claude Code.
+pub(crate) fn installed_hook(cli: &CliEnv) -> String {
+    let settings = std::fs::read_to_string(cli.home().join(".claude/settings.json")).unwrap();
+    let settings: Value = serde_json::from_str(&settings).unwrap();
+    let hook = &settings["hooks"]["PreToolUse"][0]["hooks"][0]["command"];
+    hook.as_str().unwrap().to_owned()
 }
 
 async fn installed() -> CliEnv {

@@ -14,16 +14,20 @@ use crate::support::{TestClient, TestServer};
 use crate::{approve, next_gate, start_session};
 
 /// A stand-in for a client under `pvp run`; killed when dropped.
-struct Running {
-    cli: CliEnv,
+pub(crate) struct Running {
+    pub(crate) cli: CliEnv,
     run: CliProcess,
     words: Vec<String>,
     environment: String,
     participant: String,
 }
 
-async fn start(server: &TestServer, name: &str, words: &[&str]) -> Running {
-    let cli = CliEnv::new();
+pub(crate) async fn start(server: &TestServer, name: &str, words: &[&str]) -> Running {
+    start_in(CliEnv::new(), server, name, words).await
+}
+
+/// As `start`, in an environment that the test has prepared.
+async fn start_in(cli: CliEnv, server: &TestServer, name: &str, words: &[&str]) -> Running {
     let user = server.invite(name, &["driver"], &["--kind", "agent"]);
     let program = install(&cli, name);
     let mut command = cli.command(&["run", "--"]);
@@ -43,13 +47,20 @@ async fn start(server: &TestServer, name: &str, words: &[&str]) -> Running {
 }
 
 impl Running {
-    fn after(&self, flag: &str) -> PathBuf {
+    pub(crate) fn after(&self, flag: &str) -> PathBuf {
         let at = self.words.iter().position(|word| word == flag).unwrap();
         PathBuf::from(&self.words[at + 1])
     }
 
+    /// The value of a variable that it was started with.
+    fn variable(&self, name: &str) -> &str {
+        let mut lines = self.environment.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or_else(|| panic!("{name} is not set"))
+    }
+
     /// Starts a hook as the client does, with this on its standard input.
-    async fn hook(&self, command: &str, input: Value) -> tokio::process::Child {
+    pub(crate) async fn hook(&self, command: &str, input: Value) -> tokio::process::Child {
         use tokio::io::AsyncWriteExt;
         let mut shell = self.cli.program("/bin/sh");
         let mut child = shell
@@ -63,7 +74,7 @@ impl Running {
     }
 }
 
-fn read_json(path: &Path) -> Value {
+pub(crate) fn read_json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -113,9 +124,8 @@ async fn gemini_has_our_tools_and_its_hooks_as_one_participant() {
     let client = start(&server, "gemini", &["--yolo", "-p", "go"]).await;
     let policy = std::fs::read_to_string(client.after("--admin-policy")).unwrap();
     assert_contains(&policy, &["\"run_shell_command\"", "decision = \"deny\""]);
-    let mut variables = client.environment.lines();
-    let home = variables.find_map(|line| line.strip_prefix("GEMINI_CLI_HOME="));
-    let settings = read_json(&Path::new(home.unwrap()).join(".gemini/settings.json"));
+    let home = Path::new(client.variable("GEMINI_CLI_HOME"));
+    let settings = read_json(&home.join(".gemini/settings.json"));
     assert!(!settings.to_string().contains("token"), "{settings}");
     let server_words = settings["mcpServers"]["pvp"].clone();
     let words = server_words["args"].as_array().unwrap().iter();
@@ -188,6 +198,69 @@ async fn gemini_has_our_tools_and_its_hooks_as_one_participant() {
     assert_eq!(ended.code, Some(7), "{}", ended.err);
     ann.wait_for("session.leave").await;
     drop(cli);
+}
+
+/// The hook of a client that hears what is typed, and what the client says to it.
+fn prompt_hook(client: &Running, name: &str) -> (String, Value) {
+    let cwd = client.cli.workdir();
+    match name {
+        "copilot" => {
+            let hooks = read_json(&client.after("--plugin-dir").join("hooks.json"));
+            let hook = hooks["hooks"]["userPromptSubmitted"][0]["bash"].clone();
+            let said = json!({ "sessionId": "s", "timestamp": 1, "cwd": cwd, "prompt": "fix it" });
+            (hook.as_str().unwrap().to_owned(), said)
+        }
+        "gemini" => {
+            let home = Path::new(client.variable("GEMINI_CLI_HOME"));
+            let settings = read_json(&home.join(".gemini/settings.json"));
+            let hook = settings["hooks"]["BeforeAgent"][0]["hooks"][0]["command"].clone();
+            let said = json!({
+                "session_id": "s", "cwd": cwd, "hook_event_name": "BeforeAgent",
+                "prompt": "fix it",
+            });
+            (hook.as_str().unwrap().to_owned(), said)
+        }
+        _ => {
+            let config = client.variable("OPENCODE_CONFIG_CONTENT");
+            let config: Value = serde_json::from_str(config).unwrap();
+            let plugin = config["plugin"][0].as_str().unwrap();
+            let plugin = std::fs::read_to_string(plugin.strip_prefix("file://").unwrap()).unwrap();
+            let place = plugin
+                .lines()
+                .next()
+                .unwrap()
+                .strip_prefix("const place = ");
+            let place: Value = serde_json::from_str(place.unwrap()).unwrap();
+            let words = place["words"].as_array().unwrap().iter();
+            let words: Vec<_> = words
+                .map(|word| format!("'{}'", word.as_str().unwrap()))
+                .collect();
+            let said = json!({
+                "event": "prompt", "sessionID": "s", "directory": cwd, "prompt": "fix it",
+            });
+            (words.join(" "), said)
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_typed_into_a_client_is_a_prompt_of_the_person_there() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let dee = server.invite("dee", &["driver"], &[]);
+    for name in ["copilot", "gemini", "opencode"] {
+        let cli = CliEnv::logged_in(&server.link(&dee, Some("owl"))).await;
+        let client = start_in(cli, &server, name, &["-p", "go"]).await;
+        let (hook, said) = prompt_hook(&client, name);
+        answer_of(client.hook(&hook, said).await).await;
+        let prompt = ann.wait_for("prompt.submit").await;
+        assert_eq!(prompt["sender"], dee.participant, "{name}");
+        let payload = &prompt["payload"];
+        assert_eq!(payload["content"], "fix it", "{name}");
+        assert_eq!(payload["target_agent"], client.participant, "{name}");
+        assert_eq!(payload["contributors"], json!([dee.participant]), "{name}");
+        let origin = (&payload["origin"]["client"], &payload["origin"]["session"]);
+        assert_eq!(origin, (&json!(name), &json!("s")));
+    }
 }
 
 #[tokio::test]

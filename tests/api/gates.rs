@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{ApiFixture, ApiUser, SESSION, approve_vote, reject_vote};
 use crate::http_client::{HttpTestClient, join_payload};
+use crate::support::cli::CliEnv;
 use crate::support::{TestClient, TestServer};
 
 /// The waiting commands with their sessions.
@@ -290,4 +291,80 @@ async fn requests_under_load_are_answered_with_durable_state() {
     }
     stop.send_replace(true);
     assert!(watching.await.unwrap() > 3);
+}
+
+/// A list is asked for after every change, by everyone who watches it.
+#[tokio::test]
+async fn a_list_leaves_out_most_of_a_large_command_and_says_so() {
+    let mut fixture = ApiFixture::new(json!({})).await;
+    let line = format!("touch {}", "é".repeat(200_000));
+    let small = fixture.propose("touch a").await;
+    let large = fixture.propose(&line).await;
+    let mut call = fixture.agent.proposal("x");
+    call["tool_name"] = json!("write_page");
+    call["description"] = json!("d".repeat(100_000));
+    call["arguments"] =
+        json!({ "path": "a.html", "html": "x".repeat(400_000), "more": [["y".repeat(90_000)]] });
+    let tool = fixture.agent.send("tool.propose", call.clone()).await;
+    fixture.agent.expect_ack(&tool).await;
+
+    let api = &fixture.ann.api;
+    let list = get_gates(api).await;
+    assert!(list.to_string().len() < 32 * 1024);
+    let of_session = format!("/api/sessions/{SESSION}/gates");
+    assert_eq!(api.get(&of_session).await.expect_ok(), list);
+    let details = api.get(&format!("/api/sessions/{SESSION}")).await;
+    assert_eq!(details.expect_ok()["gates"], list["gates"]);
+
+    let listed = |proposal: &str| {
+        let mut gates = list["gates"].as_array().unwrap().iter();
+        let gate = gates.find(|gate| gate["request"]["action_ref"] == proposal);
+        gate.unwrap().clone()
+    };
+    let whole = async |proposal: &str| fixture.gate(proposal).await["open"].clone();
+    assert_eq!(listed(&small), whole(&small).await);
+    for proposal in [&large, &tool] {
+        let (cut, whole) = (listed(proposal), whole(proposal).await);
+        let missing = cut["cut_bytes"].as_u64().unwrap() as usize;
+        assert_eq!(cut["assessment"]["digest"], whole["assessment"]["digest"]);
+        assert_eq!(cut["handle"], whole["handle"]);
+        assert_eq!(whole.get("cut_bytes"), None);
+        // Beside what was cut, only the field that says so is longer.
+        let more = format!(",\"cut_bytes\":{missing}").len();
+        assert_eq!(
+            whole.to_string().len(),
+            cut.to_string().len() - more + missing
+        );
+    }
+    assert_eq!(
+        whole(&large).await["action"]["command"]["line"],
+        json!(line)
+    );
+    let shown = listed(&large)["action"]["command"]["line"].clone();
+    let begun = shown.as_str().unwrap().strip_suffix('…').unwrap();
+    assert!(line.starts_with(begun) && begun.len() > 2000);
+    let arguments = listed(&tool)["action"]["command"]["arguments"].clone();
+    assert_eq!(arguments["path"], "a.html");
+    assert_eq!(arguments.get("more"), None);
+    assert_eq!(
+        whole(&tool).await["action"]["command"]["arguments"],
+        call["arguments"]
+    );
+
+    let cli = CliEnv::logged_in(&fixture.server.link(&fixture.ann.user, None)).await;
+    let printed = cli.run_ok(&["gates"]).await;
+    let said = printed
+        .lines()
+        .filter(|line| line.contains(" bytes cut; see `pvp show "));
+    assert_eq!((said.count(), printed.lines().count()), (2, 3));
+    // What is shown and voted on is the whole command.
+    let handle = listed(&large)["handle"].clone();
+    let handle = handle.as_str().unwrap();
+    let card = cli.run_json(&["show", handle, "--json"]).await;
+    assert_eq!(card["open"]["action"]["command"]["line"], json!(line));
+    cli.run_ok(&["approve", handle]).await;
+    assert_eq!(
+        fixture.gate(&large).await["resolution"]["outcome"],
+        "approved"
+    );
 }

@@ -453,6 +453,10 @@ impl RestartedServer {
 
 /// Takes back what the last migrations of the schema did.
 const TO_THE_SCHEMA_BEFORE: &str = "
+    DROP TABLE channels;
+    DROP TABLE notification_preferences;
+    DROP TABLE notices;
+    DROP TABLE vote_links;
     DROP TABLE contents;
     DROP TABLE join_codes;
     ALTER TABLE tokens DROP COLUMN used_at;

@@ -74,6 +74,11 @@ impl HttpTestClient {
         }
     }
 
+    /// What it sends as its authorization.
+    pub(crate) fn bearer(&self) -> Option<&str> {
+        self.bearer.as_deref()
+    }
+
     pub(crate) fn openapi(&self) -> &'static Value {
         &self.document.openapi
     }

@@ -11,7 +11,9 @@
 mod support;
 
 mod admission;
+mod chain;
 mod decisions;
+mod devices;
 mod fixture;
 mod gates;
 mod history;
@@ -22,8 +24,10 @@ mod long_polling;
 mod message_cost;
 mod messages;
 mod metrics;
+mod notifications;
 mod open_mode;
 mod openapi;
+mod page;
 mod proposals;
 mod published_binding;
 mod refusal_case;

@@ -246,6 +246,12 @@ async fn health_checks_need_no_token() {
     let schema = nobody.get("/schema.json").await;
     assert_eq!(schema.headers["content-type"], "application/schema+json");
     assert_eq!(schema.text, pvp_protocol::SCHEMA);
+    let keys = nobody.get("/api/key").await.expect_ok();
+    let public_key = std::fs::read_to_string(server.data.join("server.pub")).unwrap();
+    assert_eq!(
+        keys,
+        json!({ "key": public_key.trim(), "earlier_keys": [] })
+    );
     // A HEAD is a GET without the body.
     let head = raw_exchange(&server.address, "HEAD", "/healthz", &[], b"").await;
     assert_eq!((head.status, head.text.as_str()), (200, ""));

@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 
 use crate::fixture::{ApiFixture, ApiUser, SESSION, approve_vote, reject_vote};
 use crate::http_client::HttpResponse;
-use crate::support::TestServer;
+use crate::support::session::assert_within_a_lease;
+use crate::support::{TestServer, decode_chunked, read_to_close};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 const PATH: &str = "/api/sessions/room/proposals";
 
@@ -143,12 +146,51 @@ async fn only_its_proposer_waits_for_a_decision() {
 }
 
 #[tokio::test]
+async fn while_nothing_is_decided_spaces_say_that_the_server_is_there() {
+    let fixture = ApiFixture::new(json!({})).await;
+    let body = call("c1", "touch a").to_string();
+    let mut stream = TcpStream::connect(&fixture.server.address).await.unwrap();
+    let head = format!(
+        "POST {PATH}?wait=60 HTTP/1.1\r\nConnection: close\r\nHost: {}\r\nAuthorization: {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        fixture.server.address,
+        fixture.bot.api.bearer().unwrap(),
+        body.len(),
+    );
+    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    let mut read = String::new();
+    let first = loop {
+        let begun = read
+            .split_once("\r\n\r\n")
+            .map(|(_, body)| decode_chunked(body));
+        if let Some(begun) = begun.filter(|begun| !begun.is_empty()) {
+            break begun;
+        }
+        let mut bytes = [0; 4096];
+        let count = stream.read(&mut bytes).await.unwrap();
+        assert!(count > 0, "it ended: {read}");
+        read += std::str::from_utf8(&bytes[..count]).unwrap();
+    };
+    assert_eq!(first, " ");
+    let gate = fixture.gate("c1").await;
+    assert_eq!(gate["open"]["received"], 0, "{gate}");
+    let vote = fixture.ann.api.vote(SESSION, "c1", approve_vote()).await;
+    vote.expect_ok();
+    read += &String::from_utf8(read_to_close(&mut stream).await).unwrap();
+    let (head, rest) = read.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let answer: Value = serde_json::from_str(&decode_chunked(rest)).unwrap();
+    assert_eq!(answer["decision"], "allowed");
+}
+
+#[tokio::test]
 async fn a_request_that_waits_keeps_its_call_and_one_that_is_gone_loses_it() {
     let fixture = ApiFixture::new(json!({})).await;
     let server: &TestServer = &fixture.server;
     let watcher = server.invite("watcher", &["approver"], &[]);
     let mut watcher = server.join(SESSION, &watcher).await;
     ask(&fixture.bot, call("gone", "touch a")).await.expect_ok();
+    let asked = watcher.wait_for("tool.propose").await;
     let waits = ask_and_wait(&fixture.bot, call("held", "touch b"));
     let is_end = |message: &Value| {
         message["type"] == "gate.resolve" && message["payload"]["tool_proposal"] == "gone"
@@ -157,6 +199,7 @@ async fn a_request_that_waits_keeps_its_call_and_one_that_is_gone_loses_it() {
     let ended = async {
         let ended = watcher.wait(is_end).await;
         assert_eq!(ended["payload"]["outcome"], "cancelled");
+        assert_within_a_lease(&asked, &ended);
         let gate = fixture.gate("held").await;
         assert_eq!(gate["open"]["received"], 0, "{gate}");
         fixture
@@ -168,7 +211,6 @@ async fn a_request_that_waits_keeps_its_call_and_one_that_is_gone_loses_it() {
     };
     let (decided, ()) = tokio::join!(waits, ended);
     assert_eq!(decided.expect_ok()["decision"], "allowed");
-    // The answer begins with what kept the connection alive.
     let gone = ask(&fixture.bot, call("gone", "touch a")).await.expect_ok();
     assert_eq!(gone["decision"], "denied");
     let reason = gone["reason"].as_str().unwrap();

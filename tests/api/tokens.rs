@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::fixture::{ApiFixture, ApiUser, SESSION};
-use crate::http_client::{HttpTestClient, raw_exchange};
+use crate::http_client::HttpTestClient;
 use crate::support::TestServer;
 
 const INVALID_MESSAGE: &str = "INVALID_MESSAGE";
@@ -273,33 +273,4 @@ async fn an_address_that_guesses_codes_is_slowed_down() {
     let answer = nobody.post("/api/join", guess).await;
     let refused = answer.expect_refusal(429);
     assert!(refused.1.contains("wait a minute"), "{refused:?}");
-}
-
-#[tokio::test]
-async fn a_browser_gets_a_page_that_says_what_to_do_and_repeats_nothing() {
-    let server = TestServer::start(&[]).await;
-    let browser = [("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
-    let mut pages = Vec::new();
-    for path in [
-        "/",
-        "/?token=pvp_no&session=owl",
-        "/?%3Cscript%3Ealert(1)%3C/script%3E",
-    ] {
-        let page = raw_exchange(&server.address, "GET", path, &browser, b"").await;
-        assert_eq!(page.status, 200, "{path}");
-        let header = |name: &str| page.headers.get(name).unwrap().clone();
-        assert!(header("content-type").starts_with("text/html"));
-        assert_eq!(header("cache-control"), "no-store");
-        assert_eq!(header("referrer-policy"), "no-referrer");
-        assert!(header("content-security-policy").starts_with("default-src 'none'; style-src"));
-        assert!(page.text.contains("<code>pvp join</code>"), "{}", page.text);
-        pages.push(page.text);
-    }
-    pages.dedup();
-    assert_eq!(pages.len(), 1, "nothing of the request is on the page");
-    // Programs get what they always got.
-    let line = raw_exchange(&server.address, "GET", "/", &[], b"").await;
-    assert!(line.text.starts_with("PVP server."), "{}", line.text);
-    let bad = raw_exchange(&server.address, "GET", "/?token=pvp_no", &[], b"").await;
-    assert_eq!(bad.status, 401);
 }

@@ -49,6 +49,10 @@ pub struct Client {
     pub edits: Edits,
     /// What it is started with.
     pub launch: fn(&LaunchPlace) -> Launch,
+    /// What it is started with in place of that to have a screen.
+    pub screen: fn(&LaunchPlace) -> Launch,
+    /// What it asks on its screen at first, with the keys that answer it.
+    pub first_questions: &'static [(&'static str, &'static str)],
     /// Runs a command line.
     pub shell: fn(&str) -> ScriptedCall,
     /// Reads a file.
@@ -121,6 +125,8 @@ pub struct LaunchPlace {
     /// The address of the model, without a path.
     pub model: String,
     pub home: PathBuf,
+    /// The directory that the client works in.
+    pub workdir: PathBuf,
     /// The MCP server with the tool `echo`, if the client shall have it.
     pub mcp_server: Option<PathBuf>,
 }

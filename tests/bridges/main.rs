@@ -32,27 +32,27 @@ async fn check(client: &'static Client) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn claude() {
     check(&clients::CLAUDE).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn opencode() {
     check(&clients::OPENCODE).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn codex() {
     check(&clients::CODEX).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn gemini() {
     check(&clients::GEMINI).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn copilot() {
     check(&clients::COPILOT).await;
 }

@@ -87,10 +87,30 @@ impl ClientProcess {
 
 impl Drop for ClientProcess {
     fn drop(&mut self) {
-        // Something may be starting at this moment.
-        while self.kill_9(|_| true) > 0 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        kill_all(&self.mark);
+    }
+}
+
+/// Kills everything that has this in its environment.
+fn kill_all(mark: &str) {
+    // Something may be starting at this moment.
+    while processes_with(mark).filter(RunningProcess::kill).count() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// Everything that was started with a home. It ends when this is dropped.
+pub struct ProcessesOf(String);
+
+impl ProcessesOf {
+    pub fn home(cli: &CliEnv) -> Self {
+        Self(format!("HOME={}", cli.home().display()))
+    }
+}
+
+impl Drop for ProcessesOf {
+    fn drop(&mut self) {
+        kill_all(&self.0);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod decisions;
 mod failures;
+mod terminal;
 mod tools;
 
 use std::io::Write;
@@ -40,10 +41,11 @@ pub enum Scenario {
     ServerDownDuring,
     ClientKilled,
     AskerKilled,
+    OwnTerminal,
 }
 
 impl Scenario {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Approve,
         Self::Reject,
         Self::Edit,
@@ -59,6 +61,7 @@ impl Scenario {
         Self::ServerDownDuring,
         Self::ClientKilled,
         Self::AskerKilled,
+        Self::OwnTerminal,
     ];
 
     /// Its name on the command line of a run.
@@ -79,6 +82,7 @@ impl Scenario {
             Self::ServerDownDuring => "server-down-during",
             Self::ClientKilled => "client-killed",
             Self::AskerKilled => "asker-killed",
+            Self::OwnTerminal => "own-terminal",
         }
     }
 
@@ -100,6 +104,7 @@ impl Scenario {
             Self::ServerDownDuring => "runs nothing when the server goes away while it waits",
             Self::ClientKilled => "killed: what waits is withdrawn, what runs ends as unknown",
             Self::AskerKilled => "runs nothing when what asks for it is killed",
+            Self::OwnTerminal => "in its own terminal, a person there approves and rejects",
         }
     }
 
@@ -120,6 +125,7 @@ impl Scenario {
             Self::ServerDownDuring => failures::server_down_during(client).await,
             Self::ClientKilled => failures::client_killed(client).await,
             Self::AskerKilled => failures::asker_killed(client).await,
+            Self::OwnTerminal => terminal::own_terminal(client).await,
         }
     }
 }

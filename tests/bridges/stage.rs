@@ -78,6 +78,7 @@ impl Stage {
         let place = LaunchPlace {
             model: model.url(),
             home: cli.home(),
+            workdir: cli.workdir(),
             mcp_server: setting.mcp.then(mcp_server),
         };
         let link = server.link(&user, Some(SESSION));

@@ -131,3 +131,101 @@ async fn a_codex_that_runs_what_was_declined_is_found_out() {
         assert_eq!(found(hook)["ran"], false, "{hook}");
     }
 }
+
+/// Obeys the hooks that it is started with, and those of its own settings only if they answer.
+fn weaker_if_installed() -> String {
+    let installed =
+        r#"hook=$(grep -o '"/[^" ]*hook ' "$HOME/.claude/settings.json" | head -n 1 | tr -d '" ')"#;
+    let given = r#"hook=$(printf '%s' "$2" | grep -o "'/[^']*hook'" | head -n 1 | tr -d "'")"#;
+    let open = r#"case $1 in --settings) ;; *) case $decision in "") touch canary;; esac;; esac"#;
+    HONEST
+        .replace(given, &format!("{given}\n[ -n \"$hook\" ] || {installed}"))
+        .replace("told=", &format!("{open}\ntold="))
+}
+
+#[tokio::test]
+async fn installed_hooks_are_tried_apart_from_those_of_pvp_run() {
+    let cli = CliEnv::new();
+    let program = install(&cli, "claude", &weaker_if_installed());
+    let (_, report) = doctor(&cli, &program).await;
+    assert_eq!(report["tried"], "as `pvp run` starts it");
+    assert_eq!(health_of(&report, "command", "crashes"), "good", "{report}");
+    let arguments = ["doctor", program.to_str().unwrap(), "--installed", "--json"];
+    let output = cli.run(&arguments).await;
+    let report: Value = serde_json::from_str(&output.out).unwrap();
+    let tried = report["tried"].as_str().unwrap();
+    assert!(tried.contains("`pvp hook install --user`"), "{tried}");
+    assert_eq!(report["degree"], "hooked");
+    assert_eq!(health_of(&report, "command", "denies"), "good", "{report}");
+    assert_eq!(health_of(&report, "command", "crashes"), "weak", "{report}");
+    assert_eq!(
+        health_of(&report, "command", "is_missing"),
+        "weak",
+        "{report}"
+    );
+    // Nothing was put into the settings of the person.
+    assert!(!cli.home().join(".claude").exists());
+    let codex = install(&cli, "codex", DEAF_APP_SERVER);
+    let arguments = ["doctor", codex.to_str().unwrap(), "--installed"];
+    let refused = cli.run_refused(&arguments).await;
+    assert!(
+        refused.contains("/etc/codex/requirements.toml"),
+        "{refused}"
+    );
+}
+
+fn health_of<'a>(report: &'a Value, kind: &str, hook: &str) -> &'a Value {
+    let mut checks = report["checks"].as_array().unwrap().iter();
+    let check = checks.find(|check| check["kind"] == kind && check["hook"] == hook);
+    &check.unwrap_or_else(|| panic!("{kind} {hook}: {report}"))["health"]
+}
+
+/// Speaks with the model as Gemini does. It has no shell, and reads a file unless its hook denies it.
+const OPEN_READS: &str = r#"
+host=${GOOGLE_GEMINI_BASE_URL#http://}
+ask() {
+  exec 3<>"/dev/tcp/${host%:*}/${host#*:}"
+  printf 'POST /v1beta/models/m:generateContent HTTP/1.1\r\ncontent-length: %s\r\n\r\n%s' "${#1}" "$1" >&3
+  cat <&3
+  exec 3>&-
+}
+call=$(ask '{"contents": [], "tools": [{}]}')
+told='no such tool'
+case $call in *read_file*)
+  path=$(printf '%s' "$call" | grep -o '/[^"]*readable.txt')
+  settings=$(cat "$GEMINI_CLI_HOME/.gemini/settings.json")
+  hook=$(printf '%s' "$settings" | grep -o "'/[^']*hook'" | head -n 1 | tr -d "'")
+  [ -n "$hook" ] || exit 1
+  said=$(printf '{"hook_event_name": "BeforeTool"}' | "$hook")
+  told=$(cat "$path")
+  case $said in *'"decision":"deny"'*) told=$(printf '%s' "$said" | tr -d '"{}');; esac;;
+esac
+ask "{\"contents\": [{\"parts\": [{\"functionResponse\": {\"response\": {\"output\": \"$told\"}}}]}]}"
+"#;
+
+#[tokio::test]
+async fn a_read_of_gemini_is_tried_because_it_may_fail_open_where_a_command_does_not() {
+    let cli = CliEnv::new();
+    let program = install(&cli, "gemini", OPEN_READS);
+    let (code, report) = doctor(&cli, &program).await;
+    assert_eq!(code, Some(0), "{report}");
+    assert_eq!(health_of(&report, "command", "crashes"), "good", "{report}");
+    for (hook, health) in [
+        ("denies", "good"),
+        ("allows", "good"),
+        ("crashes", "weak"),
+        ("is_killed", "weak"),
+        ("hangs", "good"),
+    ] {
+        assert_eq!(health_of(&report, "read", hook), health, "{hook}: {report}");
+    }
+    let text = cli.run(&["doctor", program.to_str().unwrap()]).await.out;
+    assert!(
+        text.contains("FAILS OPEN: if the hook crashes, the read runs"),
+        "{text}"
+    );
+    assert!(
+        text.contains("waits: while the hook hangs, the read does not run"),
+        "{text}"
+    );
+}

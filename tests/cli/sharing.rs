@@ -44,6 +44,29 @@ fn printed_join_line(printed: &str) -> Vec<&str> {
 }
 
 #[tokio::test]
+async fn the_line_to_send_names_the_key_of_a_server_with_a_certificate_of_its_own() {
+    let shared = SharedServer::start(&["--share", "--tls-self-signed"]).await;
+    let line = shared.join_line();
+    let base = format!("https://{}", shared.listen());
+    assert!(line[1].starts_with(&format!("'{base}/#join=")), "{line:?}");
+    let fingerprint = shared.said["certificate_fingerprint"].as_str().unwrap();
+    assert_eq!(fingerprint.split(':').count(), 32, "{fingerprint}");
+    let bob = CliEnv::new();
+    let joined = bob.run_ok(&[&line[..], &["--name", "Bob"]].concat()).await;
+    assert!(joined.starts_with(&format!("You joined {base} session main as bob-")));
+    let saved = std::fs::read_to_string(bob.link_file(&bob.workdir())).unwrap();
+    let key = line[1].split("&fp=").nth(1).unwrap().trim_end_matches('\'');
+    assert!(saved.contains(&format!("&fp={key}")), "{saved}");
+    bob.run_ok(&["gates"]).await;
+    // The operator finds the server, and invites with the same key.
+    let invited = shared
+        .cli
+        .run_ok(&["invite", "--name", "Eve", "--role", "observer"]);
+    assert!(invited.await.contains(&format!("&fp={key}\n")));
+    shared.cli.run_ok(&["gates"]).await;
+}
+
+#[tokio::test]
 async fn one_line_lets_a_second_person_in_who_then_approves() {
     let shared = SharedServer::start(&["--share"]).await;
     let line = shared.join_line();

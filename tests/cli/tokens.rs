@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::TestServer;
 use crate::support::cli::CliEnv;
+use crate::support::{TestServer, http_request};
 
 /// The cells of a table by its header.
 fn rows(table: &str) -> Vec<Vec<String>> {
@@ -82,6 +82,37 @@ async fn tokens_are_listed_and_revoked_through_an_admins_link() {
     assert!(!table.contains(id) && table.contains("1 expired or revoked token is not shown"));
     let all = rows(&admin.run_ok(&["tokens", "list", "--all"]).await);
     assert_eq!(all[2].last().unwrap(), "revoked");
+}
+
+#[tokio::test]
+async fn devices_are_listed_by_name_and_revoked_with_their_link() {
+    let server = TestServer::start(&[]).await;
+    let ann = server.invite("Ann", &["approver"], &[]);
+    let bearer = format!("Bearer {}", ann.token);
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    let body = r#"{"name": "Firefox on \u202eLinux"}"#;
+    let (status, made) =
+        http_request(&server.address, "POST", "/api/devices", &headers, body).await;
+    assert_eq!(status, 201, "{made}");
+    let device: Value = serde_json::from_str(&made).unwrap();
+    let id = device["id"].as_str().unwrap();
+    let admin = CliEnv::logged_in(&server.link(&server.admin(), None)).await;
+    let listed = rows(&admin.run_ok(&["tokens", "list"]).await);
+    let row = listed.iter().find(|row| row[0] == id).unwrap();
+    assert!(row[1].starts_with("Ann (Firefox on "), "{row:?}");
+    assert!(!row[1].contains('\u{202e}'), "{row:?}");
+    let link = ann.token.split('_').nth(1).unwrap();
+    let data = server.data.to_str().unwrap();
+    admin
+        .run_ok(&["tokens", "revoke", link, "--data", data])
+        .await;
+    let listed = rows(&admin.run_ok(&["tokens", "list", "--all"]).await);
+    let states = listed.iter().filter(|row| row[0] == id || row[0] == link);
+    let states: Vec<_> = states.map(|row| row.last().unwrap().as_str()).collect();
+    assert_eq!(states, ["revoked", "revoked"]);
 }
 
 #[tokio::test]

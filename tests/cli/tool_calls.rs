@@ -114,3 +114,40 @@ async fn a_shell_command_that_looks_like_a_tool_call_is_shown_as_it_is() {
     let closed = cli.run_ok(&["show", &handle]).await;
     assert!(closed.starts_with(&format!("{line}\n\n")), "{closed}");
 }
+
+#[tokio::test]
+async fn a_call_that_a_client_runs_says_how_sure_it_is_and_whether_it_fails_open() {
+    let server = TestServer::start(&[]).await;
+    let ann = server.invite("ann", &["approver"], &[]);
+    let config = json!({ "gate_timeout_seconds": 0 });
+    let mut agent = server.create_session_with_agent("owl", config).await;
+    let cli = CliEnv::logged_in(&server.link(&ann, Some("owl"))).await;
+    for (degree, origin, said) in [
+        (
+            "held",
+            json!({ "client": "codex", "version": "0.166.0", "subagent": "tester" }),
+            "\nruns      held (codex 0.166.0, subagent tester): the client runs it; it could not start unasked\n",
+        ),
+        (
+            "hooked",
+            json!({ "client": "claude", "version": "2.1.200", "fails_open": true }),
+            "\nruns      hooked (claude 2.1.200): the client asked; what it runs is the client's own word\n\
+             fails     open: if what asks PVP crashes, this client runs the call unasked\n",
+        ),
+    ] {
+        let arguments = json!({ "full_command": "make" });
+        let mut propose = proposal(agent.participant.as_str(), "shell", arguments);
+        propose["runs"] = "client".into();
+        propose["degree"] = degree.into();
+        propose["origin"] = origin;
+        agent.send_and_ack("tool.propose", propose).await;
+        let handle = gate_handle(&only_open_gate(&cli).await);
+        let shown = cli.run_ok(&["show", &handle]).await;
+        assert!(shown.contains(said), "{shown}");
+        assert_eq!(shown.contains("\nfails "), degree == "hooked", "{shown}");
+        cli.run_ok(&["reject", &handle, "no"]).await;
+        // The record keeps it.
+        let closed = cli.run_ok(&["show", &handle]).await;
+        assert!(closed.contains(said), "{closed}");
+    }
+}

@@ -230,12 +230,12 @@ async fn the_demo_does_what_it_prints() {
     };
     let cut = |line: String, at: &str| line[..line.find(at).unwrap() + at.len()].to_owned();
     let again = instruction("send again").await;
+    let page_link = instruction("#device=").await;
     let gates = cut(instruction("gates").await, "gates");
     let show = cut(instruction("show HANDLE").await, "HANDLE");
     let both = instruction("approve HANDLE").await;
     let (approve, reject) = both.split_once("or:").unwrap();
     let tail = cut(instruction("tail --follow").await, "tail");
-    let link = instruction("http://").await;
 
     // It has read, and proposes a write.
     demo.process.wait_for_line("waiting for one approval").await;
@@ -291,7 +291,16 @@ async fn the_demo_does_what_it_prints() {
     demo.process.wait_for_line("waiting for one approval").await;
     assert_eq!(demo.history().await.len(), 6);
     assert_eq!(demo.notes(), "milk\nbread\n", "the files are as at first");
-    let elsewhere = CliEnv::logged_in(&link).await;
+    let elsewhere = CliEnv::new();
+    elsewhere
+        .run_with_stdin(&["join", "-"], &format!("{page_link}\n"))
+        .await
+        .expect_ok(&[]);
+    let other = CliEnv::new();
+    let again = other
+        .run_with_stdin(&["join", "-"], &format!("{page_link}\n"))
+        .await;
+    assert!(again.err.contains("works once"), "{again:?}");
     assert_eq!(
         only_open_gate(&elsewhere).await,
         only_open_gate(&demo.cli).await

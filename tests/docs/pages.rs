@@ -118,8 +118,14 @@ async fn the_metrics_on_the_page_are_those_that_are_served() {
 
 #[tokio::test]
 async fn the_files_on_the_page_are_those_in_the_data_directory() {
-    let server = TestServer::start(&[]).await;
-    server.create_session("owl", serde_json::json!({})).await;
+    let server = TestServer::start(&["--tls-self-signed"]).await;
+    let link = server.invite_link("ann", "driver");
+    let link = pvp_client::Link::parse(&link).unwrap();
+    let request = serde_json::from_value(serde_json::json!({ "session": "owl" })).unwrap();
+    let creating = tokio::task::spawn_blocking(move || {
+        pvp_client::ApiClient::new(link).create_session(&request)
+    });
+    creating.await.unwrap().unwrap();
     let names = std::fs::read_dir(&server.data).unwrap();
     let names: BTreeSet<_> = names
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

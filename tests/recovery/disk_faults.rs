@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::audit::{assert_intact, export_log, log_entries, message_type};
-use crate::support::skip::skip;
+use crate::support::disk::TmpfsMount;
 use crate::support::{TEST_TIMEOUT, TestClient, TestServer, TestUser, http_get, run_pvp};
 use pvp_protocol::Timestamp;
 use rusqlite::{Connection, params};
@@ -203,54 +203,6 @@ async fn a_full_disk_with_the_log_on_it_is_survived() {
     check_disk_failure(&server, || disk.fill(), || disk.empty()).await;
     assert!(server.stop().await.success());
     assert_intact(&data);
-}
-
-/// A mounted tmpfs of a few megabytes; unmounted when dropped.
-struct TmpfsMount(tempfile::TempDir);
-
-impl TmpfsMount {
-    /// `None`, reported as skipped, where mounting is not possible.
-    #[expect(clippy::print_stderr, reason = "it says why mounting failed")]
-    fn mount() -> Option<Self> {
-        let directory = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"])
-            .arg(directory.path())
-            .output();
-        match mounted {
-            Ok(output) if output.status.success() => return Some(Self(directory)),
-            Ok(output) => eprintln!("{}", String::from_utf8_lossy(&output.stderr)),
-            Err(error) => eprintln!("mount does not start: {error}"),
-        }
-        skip("no tmpfs can be mounted here");
-        None
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn fill(&self) {
-        let mut ballast = File::create(self.path().join("ballast")).unwrap();
-        let mut block = vec![b'x'; 64 * 1024];
-        while !block.is_empty() {
-            if ballast.write_all(&block).is_err() {
-                block.truncate(block.len() / 2);
-            }
-        }
-    }
-
-    fn empty(&self) {
-        std::fs::remove_file(self.path().join("ballast")).unwrap();
-    }
-}
-
-impl Drop for TmpfsMount {
-    fn drop(&mut self) {
-        // Lazily, because the server may still be exiting.
-        let unmounted = Command::new("umount").arg("-l").arg(self.path()).status();
-        assert!(std::thread::panicking() || unmounted.unwrap().success());
-    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod acme;
 mod answer_order;
 mod auth;
 mod client_connection;
@@ -19,5 +20,6 @@ mod open_mode;
 mod published_clients;
 mod refusals;
 mod shared_session;
+mod tls;
 mod visibility;
 mod workspaces;

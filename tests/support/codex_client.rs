@@ -23,11 +23,13 @@ const PROGRAM: &str = "#!/bin/sh
 for word; do last=$word; done
 if [ \"$last\" = app-server ]; then
     echo $$ > \"$0.pid\"
+    env > \"$0.server-env\"
     printf '%s\\n' \"$@\" > \"$0.server\"
     cat \"$0.down\" &
     exec cat > \"$0.up\"
 fi
 printf '%s\\n' \"$@\" > \"$0.args\"
+env > \"$0.screen-env\"
 echo \"$PVP_CODEX_SECRET\" > \"$0.new\"
 mv \"$0.new\" \"$0.secret\"
 exec cat
@@ -94,17 +96,27 @@ impl CodexClient {
     pub async fn kill_app_server(&self) {
         let file = self.program.with_extension("pid");
         wait_until("the app-server runs", || file.exists()).await;
-        let group = format!("-{}", self.noted("pid").trim());
+        let group = self.app_server_group();
         let killed = std::process::Command::new("kill")
             .args(["-KILL", "--", &group])
             .status();
         assert!(killed.unwrap().success());
     }
 
-    /// Connects as the screen.
-    pub async fn connect_screen(&self) -> ScreenSocket {
+    /// The app-server's process group.
+    pub fn app_server_group(&self) -> String {
+        format!("-{}", self.noted("pid").trim())
+    }
+
+    /// Waits until the screen is started, which may connect.
+    pub async fn wait_for_screen(&self) {
         let secret = self.program.with_extension("secret");
         wait_until("the screen is started", || secret.exists()).await;
+    }
+
+    /// Connects as the screen.
+    pub async fn connect_screen(&self) -> ScreenSocket {
+        self.wait_for_screen().await;
         self.try_connect_screen(self.noted("secret").trim())
             .await
             .unwrap()
@@ -112,11 +124,23 @@ impl CodexClient {
 
     /// Connects as the screen with this secret; `None` if it is not let in.
     pub async fn try_connect_screen(&self, secret: &str) -> Option<ScreenSocket> {
+        self.connect_with(secret, &[]).await
+    }
+
+    /// As `try_connect_screen`, with further headers.
+    pub async fn connect_with(
+        &self,
+        secret: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Option<ScreenSocket> {
         let arguments = self.noted("args");
         let url = arguments.lines().find(|word| word.starts_with("ws://"));
         let mut request = url.unwrap().into_client_request().unwrap();
-        let bearer = format!("Bearer {secret}").parse().unwrap();
-        request.headers_mut().insert("authorization", bearer);
+        let bearer = format!("Bearer {secret}");
+        let bearer = [("authorization", bearer.as_str())];
+        for (name, value) in bearer.iter().chain(headers) {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
         let connected = tokio_tungstenite::connect_async(request).await;
         connected.ok().map(|(socket, _)| ScreenSocket(socket))
     }
@@ -264,6 +288,15 @@ impl ScreenSocket {
         self.say(json!({ "id": id, "method": method, "params": params }))
             .await;
     }
+}
+
+/// Whether a process of this group is there.
+pub fn group_lives(group: &str) -> bool {
+    let asked = std::process::Command::new("kill")
+        .args(["-0", "--", group])
+        .stderr(Stdio::null())
+        .status();
+    asked.unwrap().success()
 }
 
 fn shell(line: &str) -> String {

@@ -77,53 +77,42 @@ impl HookStandIn {
         std::fs::read_to_string(self.cli.home().join("bin/claude.env")).unwrap()
     }
 
+    /// The hooks that it was given.
+    fn hooks(&self) -> ClientHooks<'_> {
+        ClientHooks {
+            cli: &self.cli,
+            settings: &self.settings,
+        }
+    }
+
     /// The command line of the hook for an event.
     pub fn hook(&self, event: &str) -> String {
-        let hook = &self.settings["hooks"][event][0]["hooks"][0]["command"];
-        hook.as_str().unwrap().to_owned()
+        self.hooks().command(event)
     }
 
     /// What it says about an event: the fields that every event has, and these.
     pub fn event(&self, event: &str, fields: Value) -> Value {
-        let mut said = json!({
-            "session_id": "conversation-1", "transcript_path": "/dev/null",
-            "cwd": self.cli.workdir(), "permission_mode": "default", "hook_event_name": event,
-        });
-        for (name, value) in fields.as_object().unwrap() {
-            said[name] = value.clone();
-        }
-        said
+        self.hooks().event(event, fields)
     }
 
     /// Starts the hook of an event.
     pub async fn start_hook(&self, event: &str, fields: Value) -> Child {
-        let said = self.event(event, fields).to_string();
-        self.start_hook_with(event, said.as_bytes()).await
+        self.hooks().start(event, fields).await
     }
 
     /// Starts the hook of an event with this on its standard input.
     pub async fn start_hook_with(&self, event: &str, input: &[u8]) -> Child {
-        let mut command = self.cli.program("/bin/sh");
-        command
-            .args(["-c", &self.hook(event)])
-            .stdin(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(input).await.unwrap();
-        drop(stdin);
-        child
+        self.hooks().start_with(event, input).await
     }
 
     /// Asks whether a call may run.
     pub async fn ask(&self, id: &str, tool: &str, input: Value) -> Child {
-        let fields = json!({ "tool_name": tool, "tool_input": input, "tool_use_id": id });
-        self.start_hook("PreToolUse", fields).await
+        self.hooks().ask(id, tool, input).await
     }
 
     /// Asks whether a command may run.
     pub async fn ask_bash(&self, id: &str, line: &str) -> Child {
-        let input = json!({ "command": line, "description": "why" });
-        self.ask(id, "Bash", input).await
+        self.hooks().ask_bash(id, line).await
     }
 
     /// Says that a command has ended well.
@@ -136,12 +125,70 @@ impl HookStandIn {
     }
 }
 
+/// The hooks that a stand-in was given, which it calls as Claude Code does.
+pub struct ClientHooks<'a> {
+    pub cli: &'a CliEnv,
+    /// What it was started with in `--settings`.
+    pub settings: &'a Value,
+}
+
+impl ClientHooks<'_> {
+    fn command(&self, event: &str) -> String {
+        let hook = &self.settings["hooks"][event][0]["hooks"][0]["command"];
+        hook.as_str().unwrap().to_owned()
+    }
+
+    fn event(&self, event: &str, fields: Value) -> Value {
+        let mut said = json!({
+            "session_id": "conversation-1", "transcript_path": "/dev/null",
+            "cwd": self.cli.workdir(), "permission_mode": "default", "hook_event_name": event,
+        });
+        for (name, value) in fields.as_object().unwrap() {
+            said[name] = value.clone();
+        }
+        said
+    }
+
+    async fn start(&self, event: &str, fields: Value) -> Child {
+        let said = self.event(event, fields).to_string();
+        self.start_with(event, said.as_bytes()).await
+    }
+
+    async fn start_with(&self, event: &str, input: &[u8]) -> Child {
+        let mut command = self.cli.program("/bin/sh");
+        command
+            .args(["-c", &self.command(event)])
+            .stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input).await.unwrap();
+        drop(stdin);
+        child
+    }
+
+    async fn ask(&self, id: &str, tool: &str, input: Value) -> Child {
+        let fields = json!({ "tool_name": tool, "tool_input": input, "tool_use_id": id });
+        self.start("PreToolUse", fields).await
+    }
+
+    /// Asks whether a command may run.
+    pub async fn ask_bash(&self, id: &str, line: &str) -> Child {
+        let input = json!({ "command": line, "description": "why" });
+        self.ask(id, "Bash", input).await
+    }
+}
+
 /// Writes the program of a stand-in.
 pub fn install(cli: &CliEnv, name: &str) -> PathBuf {
+    install_program(cli, name, PROGRAM)
+}
+
+/// Writes a program that stands in for a client.
+pub fn install_program(cli: &CliEnv, name: &str, text: &str) -> PathBuf {
     let directory = cli.home().join("bin");
     std::fs::create_dir_all(&directory).unwrap();
     let program = directory.join(name);
-    std::fs::write(&program, PROGRAM).unwrap();
+    std::fs::write(&program, text).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     program
 }

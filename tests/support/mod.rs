@@ -18,15 +18,22 @@ pub mod audit;
 pub mod cli;
 pub mod codex_client;
 pub mod control_client;
+pub mod disk;
+pub mod fake_acme;
 pub mod fake_model;
 pub mod hook_client;
+pub mod http_receiver;
 pub mod load;
 pub mod lying_server;
 pub mod mcp_client;
 pub mod program;
 pub mod proxy;
+pub mod push_browser;
+pub mod screen;
 pub mod session;
 pub mod skip;
+pub mod smtp_receiver;
+pub mod tls;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -139,7 +146,8 @@ impl TestServer {
         let said: Value = serde_json::from_str(&line).unwrap();
         let token = said["admin_link"]
             .as_str()
-            .map(|link| link.split("token=").nth(1).unwrap());
+            .map(|link| link.split("token=").nth(1).unwrap())
+            .map(|rest| rest.split('&').next().unwrap());
         Self {
             child,
             address: said["listen"].as_str().unwrap().to_owned(),
@@ -215,6 +223,17 @@ impl TestServer {
             roles: roles.iter().map(|&role| role.to_owned()).collect(),
             agent: more.contains(&"agent"),
         }
+    }
+
+    /// The link that `pvp invite` prints for a person.
+    pub fn invite_link(&self, name: &str, role: &str) -> String {
+        let data = self.data.to_str().unwrap();
+        let invite = ["invite", "--json", "--data", data];
+        let who = ["--name", name, "--role", role];
+        let (good, printed, problem) = run_pvp(&[invite, who].concat());
+        assert!(good, "{problem}");
+        let printed: Value = serde_json::from_str(&printed).unwrap();
+        printed["link"].as_str().unwrap().to_owned()
     }
 
     /// Every stored entry of a session, as `pvp audit export` prints it.

@@ -10,6 +10,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod client_terminal;
 mod deciding;
 mod fixture;
 mod input_history;

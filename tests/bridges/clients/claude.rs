@@ -20,6 +20,8 @@ pub const CLAUDE: Client = Client {
     several: Several::InTurn,
     edits: Edits::Run,
     launch,
+    screen,
+    first_questions: &[],
     shell: |line| ScriptedCall::new("Bash", json!({ "command": line })),
     read: |path| ScriptedCall::new("Read", json!({ "file_path": text(path) })),
     reads_elsewhere: ReadsElsewhere::Asked,
@@ -58,5 +60,19 @@ fn launch(place: &LaunchPlace) -> Launch {
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
             ("DISABLE_AUTOUPDATER", "1".to_owned()),
         ],
+    }
+}
+
+fn screen(place: &LaunchPlace) -> Launch {
+    // What it asks at its first start.
+    let answered = json!({
+        "hasCompletedOnboarding": true, "theme": "dark", "numStartups": 5,
+        "customApiKeyResponses": { "approved": ["scripted"], "rejected": [] },
+        "projects": { text(&place.workdir): { "hasTrustDialogAccepted": true } },
+    });
+    place.write(".claude.json", &answered.to_string());
+    Launch {
+        arguments: vec![PROMPT.to_owned()],
+        ..launch(place)
     }
 }

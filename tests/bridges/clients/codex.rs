@@ -20,6 +20,11 @@ pub const CODEX: Client = Client {
     several: Several::SideBySide,
     edits: Edits::AskedAgain,
     launch,
+    screen,
+    first_questions: &[
+        ("Trust this folder?", "\r"),
+        ("Use existing model", "\u{1b}[B\r"),
+    ],
     shell: |line| ScriptedCall::new("exec_command", json!({ "cmd": line })),
     // It has no tool that reads.
     read: |path| {
@@ -99,5 +104,12 @@ fn launch(place: &LaunchPlace) -> Launch {
     Launch {
         arguments: words.map(str::to_owned).to_vec(),
         environment: vec![("CODEX_HOME", text(config.parent().unwrap()).to_owned())],
+    }
+}
+
+fn screen(place: &LaunchPlace) -> Launch {
+    Launch {
+        arguments: [PROMPT].map(str::to_owned).to_vec(),
+        ..launch(place)
     }
 }

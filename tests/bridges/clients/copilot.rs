@@ -20,6 +20,8 @@ pub const COPILOT: Client = Client {
     several: Several::InTurn,
     edits: Edits::Run,
     launch,
+    screen,
+    first_questions: &[("Do you trust the files in this folder?", "\r")],
     shell: |line| {
         let arguments = json!({ "command": line, "description": "as scripted" });
         ScriptedCall::new("bash", arguments)
@@ -61,5 +63,12 @@ fn launch(place: &LaunchPlace) -> Launch {
             ("COPILOT_PROVIDER_BASE_URL", format!("{}/v1", place.model)),
             ("COPILOT_MODEL", "scripted".to_owned()),
         ],
+    }
+}
+
+fn screen(place: &LaunchPlace) -> Launch {
+    Launch {
+        arguments: ["-i", PROMPT].map(str::to_owned).to_vec(),
+        ..launch(place)
     }
 }

@@ -21,6 +21,8 @@ pub const GEMINI: Client = Client {
     several: Several::SideBySide,
     edits: Edits::Run,
     launch,
+    screen,
+    first_questions: &[],
     shell: |line| {
         ScriptedCall::new(
             "mcp_pvp_shell",
@@ -77,5 +79,14 @@ fn launch(place: &LaunchPlace) -> Launch {
             ("GEMINI_API_KEY", "scripted".to_owned()),
             ("GOOGLE_GEMINI_BASE_URL", place.model.clone()),
         ],
+    }
+}
+
+fn screen(place: &LaunchPlace) -> Launch {
+    Launch {
+        arguments: ["--skip-trust", "-m", "gemini-2.5-flash", "-i", PROMPT]
+            .map(str::to_owned)
+            .to_vec(),
+        ..launch(place)
     }
 }

@@ -20,6 +20,8 @@ pub const OPENCODE: Client = Client {
     several: Several::SideBySide,
     edits: Edits::Run,
     launch,
+    screen,
+    first_questions: &[],
     shell: |line| {
         let arguments = json!({ "command": line, "description": "as scripted" });
         ScriptedCall::new("bash", arguments)
@@ -74,5 +76,12 @@ fn launch(place: &LaunchPlace) -> Launch {
             ("npm_config_registry", "http://127.0.0.1:9".to_owned()),
             ("npm_config_fetch_retries", "0".to_owned()),
         ],
+    }
+}
+
+fn screen(place: &LaunchPlace) -> Launch {
+    Launch {
+        arguments: ["--prompt", PROMPT].map(str::to_owned).to_vec(),
+        ..launch(place)
     }
 }
