@@ -25,5 +25,5 @@ export default defineConfig({
     },
   },
   server: { proxy: { "/api": "http://127.0.0.1:3000", "/ws": { target: "ws://127.0.0.1:3000", ws: true } } },
-  test: { include: ["tests/**/*.test.{ts,tsx}"], exclude: ["tests/browser/**"], environment: "node", testTimeout: 60_000 },
+  test: { include: ["tests/**/*.test.{ts,tsx}"], setupFiles: ["tests/language.setup.ts"], exclude: ["tests/browser/**"], environment: "node", testTimeout: 60_000 },
 });

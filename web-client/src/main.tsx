@@ -7,12 +7,19 @@ import { applyPreferences } from "./state/preferences";
 import { registerServiceWorker } from "./state/service_worker";
 import "./style.css";
 
-applyPreferences();
-const element = document.getElementById("app");
-if (element !== null) render(
+async function start(element: HTMLElement): Promise<void> {
+  await applyPreferences();
+  render(
     <Boundary kind="screen" of={null}>
       <Root />
     </Boundary>,
     element,
   );
+}
+
+const element = document.getElementById("app");
+if (element !== null) start(element).catch(() => {
+    // Not among the strings, for those are what did not arrive.
+    element.textContent = "The words of this page did not arrive. Check the connection, then reload it.";
+  });
 void registerServiceWorker();

@@ -1,7 +1,7 @@
 // What a person chose on this device.
 
-import { effect, signal } from "@preact/signals";
-import { browserLanguage, setLanguage } from "../i18n";
+import { computed, effect, signal } from "@preact/signals";
+import { browserLanguage, setLanguage, shownLanguage } from "../i18n";
 import type { Language } from "../i18n";
 import { isObject, load, save } from "../net/storage";
 import { keepLanguage } from "../sw/language";
@@ -47,14 +47,20 @@ export function setPreference<K extends keyof Preferences>(key: K, value: Prefer
   save("preferences", preferences.value);
 }
 
-/** Applies the theme and the language, and keeps doing so. */
-export function applyPreferences(): void {
+/** Applies the theme and the language, and keeps doing so; ends when there are words to draw with. */
+export async function applyPreferences(): Promise<void> {
   effect(() => {
     document.documentElement.dataset.theme = preferences.value.theme;
   });
   effect(() => {
-    const { language } = preferences.value;
-    void setLanguage(language);
-    void keepLanguage(language).catch(() => undefined);
+    const language = shownLanguage();
+    if (language !== null) document.documentElement.lang = language;
+  });
+  const chosen = computed(() => preferences.value.language);
+  await setLanguage(chosen.value).catch(() => setLanguage(chosen.value === "de" ? "en" : "de"));
+  effect(() => {
+    // Without its file the page stays in the language that it has.
+    void setLanguage(chosen.value).catch(() => undefined);
+    void keepLanguage(chosen.value).catch(() => undefined);
   });
 }

@@ -187,6 +187,7 @@ describe("what is typed without a connection", () => {
   async function openAgain(): Promise<void> {
     connection.close();
     vi.resetModules();
+    await (await import("../../src/i18n")).setLanguage("en");
     const { SessionConnection: Fresh } = await import("../../src/net/connection");
     connection = new Fresh({ session: "s", device, history: 10 }) as unknown as SessionConnection;
     await vi.advanceTimersByTimeAsync(0);
@@ -259,6 +260,7 @@ describe("what is typed without a connection", () => {
     connection.close();
     const tab = async () => {
       vi.resetModules();
+      await (await import("../../src/i18n")).setLanguage("en");
       return new (await import("../../src/net/connection")).SessionConnection({ session: "s", device, history: 10 }) as unknown as SessionConnection;
     };
     const first = await tab();
