@@ -341,7 +341,7 @@ impl SessionTask {
         }
         self.complete_admissions(&mut batch);
         if !batch.entries.is_empty() {
-            self.leases.sync(&self.session, pvp_clock::now());
+            self.leases.sync(&self.session, Instant::now());
         }
         self.persist(batch);
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use pvp_agent::proposer::Proposer;
 use pvp_protocol::MessageId;
 
-/// How often leases are renewed: three times within the shortest time that one lasts.
-const RENEWAL_INTERVAL: Duration = Duration::from_secs(8);
+/// How often leases are renewed: a lease outlives two renewals that come to nothing.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The calls that wait or run. The renewals end when the last clone is dropped.
 #[derive(Clone)]

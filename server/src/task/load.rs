@@ -132,7 +132,7 @@ impl SessionTask {
                 for token in ended {
                     self.on_token_ended(token, &mut batch);
                 }
-                self.leases.sync(&self.session, pvp_clock::now());
+                self.leases.sync(&self.session, Instant::now());
                 self.persist(batch);
             }
             Err(error) => {

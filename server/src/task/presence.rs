@@ -87,7 +87,6 @@ impl SessionTask {
             self.session.next_deadline(),
             self.next_presence_check,
             self.presence_schedule.next(),
-            self.leases.next(),
         ];
         let due = due.into_iter().flatten().min();
         let due = due.map_or(instant + MAX_PRESENCE_CHECK_INTERVAL, |due| {
@@ -95,7 +94,9 @@ impl SessionTask {
         });
         let pinging = self.devices.count() > 0;
         let ping = pinging.then(|| self.next_ping());
-        let others = [ping, self.feed.next_timer()].into_iter().flatten();
+        let others = [ping, self.leases.next(), self.feed.next_timer()]
+            .into_iter()
+            .flatten();
         others.fold(due, Instant::min).max(self.backoff_until)
     }
 
@@ -115,7 +116,7 @@ impl SessionTask {
             self.last_ping = Instant::now();
         }
         self.end_leases(&mut batch);
-        self.leases.sync(&self.session, now);
+        self.leases.sync(&self.session, Instant::now());
         self.refresh_presence(&mut batch);
         self.feed.on_timer(Instant::now());
         self.persist(batch);
