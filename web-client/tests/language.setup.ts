@@ -1,0 +1,5 @@
+// The page draws nothing before its language is there, so neither does a test.
+
+import { setLanguage } from "../src/i18n";
+
+await setLanguage("en");
