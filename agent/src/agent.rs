@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use pvp_client::{ConnectError, ConnectOptions, Connection, Link};
 use pvp_policy::{Policy, Workspace};
-use pvp_protocol::payload::{InterruptRaise, OutputPage, OutputRead, PromptAmend, PromptSubmit};
+use pvp_protocol::payload::{
+    ClientOrigin, InterruptRaise, OutputPage, OutputRead, PromptAmend, PromptSubmit,
+};
 use pvp_protocol::{
     Action, Category, Command, FileTool, JsonObject, MessageId, ParticipantId, Risk, SessionId,
     ToolCategory,
@@ -244,20 +246,21 @@ impl Agent {
         let arguments = self.with_co_author(arguments)?;
         match self.blocked_by_policy(&Action::from_arguments("shell", &arguments)?) {
             Some(blocked) => Err(blocked),
-            None => self.submit(arguments, purpose).await,
+            None => self.submit(arguments, purpose, None).await,
         }
     }
 
     /// Like [`propose`](Self::propose), but sends blocked commands too, so that the log shows the
-    /// attempt.
+    /// attempt. `origin` names the client that makes the call, if it is not the agent itself.
     pub async fn propose_even_if_blocked(
         &self,
         arguments: JsonObject,
         purpose: &str,
+        origin: Option<ClientOrigin>,
     ) -> Result<ProposalHandle, ProposeError> {
         let arguments = self.with_co_author(arguments)?;
         let blocked = self.blocked_by_policy(&Action::from_arguments("shell", &arguments)?);
-        match self.submit(arguments, purpose).await {
+        match self.submit(arguments, purpose, origin).await {
             Err(by_server @ ProposeError::Blocked { .. }) => Err(blocked.unwrap_or(by_server)),
             other => other,
         }
@@ -273,6 +276,7 @@ impl Agent {
         &self,
         arguments: JsonObject,
         purpose: &str,
+        origin: Option<ClientOrigin>,
     ) -> Result<ProposalHandle, ProposeError> {
         let (arguments, shown_files) = self.bind(arguments).await?;
         let request = ToolRequest {
@@ -281,6 +285,7 @@ impl Agent {
             // This claim can only raise the risk; `Safe` leaves the assessment to the server.
             risk: Risk::Safe,
             arguments,
+            origin,
         };
         self.proposer
             .propose_with_contents(request, purpose, shown_files)
@@ -288,11 +293,12 @@ impl Agent {
     }
 
     /// Proposes a call of a file tool, with the file as it is now. A call that the server blocks is
-    /// in the log all the same.
+    /// in the log all the same. `origin` is as for a [command](Self::propose_even_if_blocked).
     pub async fn propose_file_tool(
         &self,
         file_tool: &FileTool,
         purpose: &str,
+        origin: Option<ClientOrigin>,
     ) -> Result<ProposalHandle, ProposeError> {
         let proposals = FileProposals {
             policy: self.policy.clone(),
@@ -311,6 +317,7 @@ impl Agent {
             },
             risk: prepared.risk,
             arguments: prepared.arguments,
+            origin,
         };
         self.proposer
             .propose_with_contents(request, purpose, prepared.shown_files)

@@ -259,6 +259,8 @@ pub(crate) struct ToolRequest<'a> {
     /// The proposer's own estimate, which can only raise the server's.
     pub(crate) risk: Risk,
     pub(crate) arguments: JsonObject,
+    /// The agent client that makes the call; `None` if the agent itself does.
+    pub(crate) origin: Option<ClientOrigin>,
 }
 
 /// What a person asks of a proposer that stands alone.
@@ -393,6 +395,7 @@ impl Proposer {
             // This claim can only raise the risk; `Safe` leaves the assessment to the server.
             risk: Risk::Safe,
             arguments,
+            origin: None,
         };
         self.propose_with_contents(request, purpose, ShownFiles::default())
             .await
@@ -410,6 +413,7 @@ impl Proposer {
             category,
             risk,
             arguments,
+            origin,
         } = request;
         let propose = ToolPropose {
             tool_name: tool_name.to_owned(),
@@ -426,7 +430,9 @@ impl Proposer {
             streaming: false,
             runs: RunBy::Executor,
             degree: None,
-            origin: None,
+            // Nobody comes back for the call of a client that is gone.
+            lease: origin.is_some(),
+            origin,
             extra: ExtraFields::new(),
         };
         self.send_proposal(fresh_id(), propose).await
@@ -454,6 +460,7 @@ impl Proposer {
             runs: RunBy::Client,
             degree: Some(call.degree),
             origin: Some(call.origin),
+            lease: false,
             extra: ExtraFields::new(),
         };
         self.send_proposal(call.id, propose).await

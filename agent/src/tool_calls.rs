@@ -3,7 +3,7 @@
 //! Whoever has a model, the [turn loop](crate::turn_loop) or a bridge to a client that brings its
 //! own, starts a call, which proposes it, and then waits for its result.
 
-use pvp_protocol::payload::OutputRead;
+use pvp_protocol::payload::{ClientOrigin, OutputRead};
 use pvp_protocol::{Assessment, FileTool, MessageId, RunMode, SandboxProfile};
 use tokio::sync::watch;
 
@@ -42,6 +42,8 @@ pub struct CallRunner<'a> {
     pub agent: &'a Agent,
     /// How much of a command's output goes into a result.
     pub text_limits: ResultTextLimits,
+    /// The client that makes the calls; `None` if the agent itself does.
+    pub origin: Option<&'a ClientOrigin>,
     /// Receives what happens to the calls.
     pub on_event: CallEventCallback<'a>,
 }
@@ -157,17 +159,17 @@ impl CallRunner<'_> {
             command: call.summary(),
             purpose: call.purpose().to_owned(),
         });
-        let agent = self.agent;
+        let (agent, origin) = (self.agent, self.origin.cloned());
         let proposed = match &call {
             ProposableCall::Shell(shell) => {
                 let arguments = shell.propose_arguments();
                 agent
-                    .propose_even_if_blocked(arguments, &shell.purpose)
+                    .propose_even_if_blocked(arguments, &shell.purpose, origin)
                     .await
             }
             ProposableCall::File(file) => {
                 agent
-                    .propose_file_tool(&file.file_tool, &file.purpose)
+                    .propose_file_tool(&file.file_tool, &file.purpose, origin)
                     .await
             }
         };

@@ -8,7 +8,7 @@ use pvp_agent::agent::Agent;
 use pvp_agent::proposer::{PersonRequest, PersonRequestKind, ProposeError, Proposer};
 use pvp_client::{ConnectError, ConnectOptions, Link, RecordCheck};
 use pvp_protocol::MessageId;
-use pvp_protocol::payload::{Degree, InterruptAction, InterruptRaise};
+use pvp_protocol::payload::{ClientOrigin, Degree, InterruptAction, InterruptRaise};
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 
@@ -86,11 +86,24 @@ impl Keeper {
     }
 
     /// Keeps the place of an agent that has joined already, and offers the client its tools.
-    pub fn offer_tools(files: ClientFiles, mut agent: Agent, listener: RelayListener) -> Self {
+    pub fn offer_tools(
+        files: ClientFiles,
+        settings: &ClientSettings,
+        mut agent: Agent,
+        listener: RelayListener,
+    ) -> Self {
+        let options = McpOptions {
+            client: Some(ClientOrigin {
+                client: settings.client.clone(),
+                version: settings.version.clone(),
+                ..ClientOrigin::default()
+            }),
+            ..McpOptions::default()
+        };
         let requests = person_requests(agent.take_inputs());
         let proposer = agent.proposer().clone();
         let agent = Arc::new(agent);
-        let server = tokio::spawn(listener.serve(agent.clone(), McpOptions::default()));
+        let server = tokio::spawn(listener.serve(agent.clone(), options));
         let tools = Some(OfferedTools { agent, server });
         Self::stay(proposer, files, requests, Acknowledging::ByTheAgent, tools)
     }

@@ -7,6 +7,7 @@
 
 pub mod acp;
 pub mod bound_call;
+mod claimed_text;
 pub mod claude_control;
 pub mod client_files;
 pub mod client_processes;
@@ -19,6 +20,7 @@ pub mod json_lines;
 pub mod json_text;
 pub mod keeper;
 pub mod launch;
+mod leases;
 pub mod mcp;
 mod patched_files;
 pub mod reach;

@@ -21,6 +21,7 @@ use pvp_agent::agent::{Agent, AgentInputs};
 use pvp_agent::brain::{CallResult, ResultTextLimits, ToolCall};
 use pvp_agent::tool_calls::{CallRunner, StartedCall, tool_context};
 use pvp_protocol::JsonObject;
+use pvp_protocol::payload::ClientOrigin;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
@@ -35,6 +36,8 @@ use followed_call::FollowedCall;
 use tools::ToolList;
 use transport::BoundedTransport;
 
+use crate::leases::LeaseRenewal;
+
 /// Calls that are under way at a time; further ones are refused.
 const MAX_CALLS: usize = 64;
 
@@ -47,6 +50,8 @@ const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 /// How an MCP server behaves.
 #[derive(Debug, Clone)]
 pub struct McpOptions {
+    /// The client, if whoever offers it the tools knows; otherwise what it calls itself counts.
+    pub client: Option<ClientOrigin>,
     /// How often a client that asked for progress hears that its call still waits or runs.
     pub progress_interval: Duration,
     /// How much of a command's output goes into a result.
@@ -56,6 +61,7 @@ pub struct McpOptions {
 impl Default for McpOptions {
     fn default() -> Self {
         Self {
+            client: None,
             progress_interval: Duration::from_secs(3),
             text_limits: ResultTextLimits::default(),
         }
@@ -83,6 +89,7 @@ async fn serve_streams(
     let transport = BoundedTransport::new(streams, closed_sender);
     let server = McpServer {
         tools: ToolList::new(&tool_context(&agent)),
+        leases: LeaseRenewal::keep(agent.proposer().clone()),
         agent,
         options,
         approvals: OnceLock::new(),
@@ -118,6 +125,8 @@ struct McpServer {
     free_calls: Semaphore,
     /// Becomes true when the client has closed its side.
     closed: watch::Receiver<bool>,
+    /// Keeps what waits from being withdrawn.
+    leases: LeaseRenewal,
 }
 
 impl McpServer {
@@ -163,20 +172,33 @@ impl McpServer {
     }
 
     fn new_approvals(&self, followed: &FollowedCall<'_>) -> PermissionPrompts {
-        let (client, version) = followed.client();
+        let ClientOrigin {
+            client, version, ..
+        } = self.client_of(followed);
         PermissionPrompts::new(&self.agent, client, version)
     }
 
+    fn client_of(&self, followed: &FollowedCall<'_>) -> ClientOrigin {
+        let known = self.options.client.clone();
+        known.unwrap_or_else(|| followed.claimed_client())
+    }
+
     async fn run(&self, followed: &FollowedCall<'_>, call: &ToolCall) -> CallResult {
+        let origin = ClientOrigin {
+            call: followed.call_id(),
+            ..self.client_of(followed)
+        };
         let runner = CallRunner {
             agent: &self.agent,
             text_limits: self.options.text_limits,
+            origin: Some(&origin),
             on_event: &|_| {},
         };
         // This is not given up when the call is cancelled: a proposal that is on its way has to be
         // withdrawn.
         let started: StartedCall = followed.starting(runner.start(call)).await;
         let (proposal, gate) = (started.proposal().cloned(), started.gate_progress());
+        let _lease = proposal.clone().map(|id| self.leases.hold(id));
         let finished = followed.follow(proposal.as_ref(), gate, runner.finish(started));
         let cancelled = || CallResult::failed(followed_call::CANCELLED);
         finished.await.unwrap_or_else(cancelled)

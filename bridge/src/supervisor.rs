@@ -8,7 +8,6 @@
 pub(crate) mod agent_inputs;
 mod allowed_call;
 mod denial;
-mod leases;
 mod pending_call;
 
 use std::path::PathBuf;
@@ -28,9 +27,9 @@ pub use allowed_call::{AllowedCall, CallReport};
 pub use denial::{Denial, DenialKind};
 pub use pending_call::{CallDecision, PendingCall};
 
+use crate::leases::LeaseRenewal;
 use crate::reach::{self, CallReach};
 use crate::translation::{CallPlace, TranslatedCall};
-use leases::LeaseRenewal;
 
 /// A client under supervision.
 #[derive(Debug, Clone)]
@@ -43,6 +42,17 @@ pub struct SupervisedClient {
     pub workspace: PathBuf,
     /// How sure it is that what is approved is what it runs.
     pub degree: Degree,
+}
+
+impl SupervisedClient {
+    /// The client as the origin of what our executor runs for it.
+    pub(crate) fn origin(&self) -> ClientOrigin {
+        ClientOrigin {
+            client: self.name.clone(),
+            version: self.version.clone(),
+            ..ClientOrigin::default()
+        }
+    }
 }
 
 /// One call as the client makes it.

@@ -53,6 +53,7 @@ impl Connection {
             runs: RunBy::Executor,
             degree: None,
             origin: None,
+            lease: false,
             assessment: None,
             extra: ExtraFields::new(),
         })

@@ -40,6 +40,9 @@ pub struct Proposal {
     /// Set if an agent client runs it by itself.
     #[serde(default)]
     pub client_run: Option<ClientRun>,
+    /// Whether an executor runs it, and it is withdrawn while it waits once its proposer is gone.
+    #[serde(default)]
+    pub leased: bool,
     /// The agent client that the call comes from.
     #[serde(default)]
     pub origin: Option<ClientOrigin>,
@@ -218,10 +221,13 @@ impl Proposal {
         }
     }
 
-    /// Whether it is over as soon as its client is gone.
+    /// Whether it is over as soon as its client is gone. What an executor runs ends with the
+    /// executor, which may also come back to it.
     pub fn needs_lease(&self) -> bool {
-        let deferred = |run: &ClientRun| run.deferred_until.is_some();
-        self.client_run.as_ref().is_some_and(|run| !deferred(run))
+        match &self.client_run {
+            Some(run) => run.deferred_until.is_none(),
+            None => self.leased && matches!(self.stage, ProposalStage::Gated(_)),
+        }
     }
 
     /// What the history of the session says about it.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use pvp_agent::agent::Agent;
 use pvp_bridge::hooks::HookClient;
@@ -60,6 +60,9 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         true => ProjectTrust::Trusted,
         false => ProjectTrust::Untrusted,
     };
+    if arguments.defer_after.is_some() {
+        check_resumable(client, client_arguments)?;
+    }
     let warnings = check_project(client, client_arguments, trust)?;
     for warning in warnings {
         print_warning(&one_line(&warning));
@@ -78,8 +81,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     if let Some(warning) = client.version_warning(version.as_deref()) {
         print_warning(&one_line(&warning));
     }
-    let mut supervision = arguments.supervision.find(client.name(), version)?;
-    supervision.settings.defer_after_seconds = arguments.defer_after;
+    let supervision = &arguments.supervision;
+    let mut supervision = supervision.find(client.name(), version, arguments.defer_after)?;
     let answers = arguments.answers.plan(&mut supervision)?;
     let hook = HookProgram {
         program: std::env::current_exe().context("finding this program")?,
@@ -102,6 +105,17 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     let status = runtime.block_on(supervise(&supervision, program, plan, answers));
     runtime.shutdown_background();
     Ok(exit_code(status?))
+}
+
+/// Refuses to end a client that cannot go on with the same call later.
+fn check_resumable(client: HookClient, arguments: &[OsString]) -> anyhow::Result<()> {
+    let prints = |argument: &OsString| matches!(argument.to_str(), Some("-p" | "--print"));
+    if client != HookClient::Claude || !arguments.iter().any(prints) {
+        bail!(
+            "--defer-after is for `claude -p`, which `claude -p --resume` goes on with; leave it out"
+        );
+    }
+    Ok(())
 }
 
 /// Looks at what the directory would make the client run, before anything of the client runs.
@@ -249,7 +263,7 @@ async fn offer_tools(supervision: &Supervision) -> anyhow::Result<Keeper> {
     let policy = check::load_policy(None)?;
     let agent = Agent::connect_with(link, options, executor, policy).await?;
     let files = supervision.files.clone();
-    Ok(Keeper::offer_tools(files, agent, listener))
+    Ok(Keeper::offer_tools(files, settings, agent, listener))
 }
 
 /// Waits for the client. Signals of the terminal are for it alone; a request to end is passed on.

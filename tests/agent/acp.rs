@@ -203,6 +203,8 @@ async fn a_delegated_write_is_gated_and_bound_to_the_file() {
     let proposed = found(&it.ann, "tool.propose")[0]["payload"].clone();
     assert_eq!(proposed["tool_name"], "file_write");
     assert_eq!(proposed["runs"], Value::Null, "our executor runs it");
+    let origin = json!({ "client": "stand-in", "version": "1.2.3", "session": CONVERSATION });
+    assert_eq!(proposed["origin"], origin);
     assert_eq!(proposed["file_contents"][0]["text"], "old\n");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "old\n");
     approve(&mut it.ann, &gate).await;
@@ -276,6 +278,8 @@ async fn a_terminal_runs_in_our_executor_once_people_agree() {
     it.agent.request(1, "terminal/create", create.clone()).await;
     let (gate, _) = next_gate(&mut it.ann).await;
     assert!(!it.agent.cli.workdir().join("made").exists());
+    let proposed = found(&it.ann, "tool.propose")[0]["payload"].clone();
+    assert_eq!(proposed["origin"]["client"], "stand-in");
     approve(&mut it.ann, &gate).await;
     let created = it.agent.answer(1).await;
     let terminal = json!({ "terminalId": created["result"]["terminalId"] });

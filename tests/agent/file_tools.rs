@@ -273,7 +273,7 @@ async fn propose_write(
         path: path.to_owned(),
         content: content.to_owned(),
     };
-    let proposing = deceived.agent.propose_file_tool(&file_tool, "");
+    let proposing = deceived.agent.propose_file_tool(&file_tool, "", None);
     let (handle, propose) = tokio::join!(proposing, deceived.server.receive("tool.propose"));
     handle.unwrap();
     let id = propose["id"].as_str().unwrap().to_owned();

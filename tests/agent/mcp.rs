@@ -121,6 +121,82 @@ async fn a_write_waits_for_approval() {
     assert_eq!(client.read_file("made"), "done\n");
 }
 
+/// The latest proposal that a person was told of.
+fn last_proposal(person: &TestClient) -> Value {
+    let mut received = person.received.iter().rev();
+    let proposed = received.find(|message| message["type"] == "tool.propose");
+    proposed.unwrap()["payload"].clone()
+}
+
+#[tokio::test]
+async fn a_card_names_the_client_and_says_that_our_executor_runs_its_call() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let info = json!({ "name": "cursor-vscode", "version": "1.9.2", "title": "Cursor" });
+    let mut client = McpClient::start_as(&server, "owl", info).await;
+    let id = client.shell("touch made").await;
+    let (gate, _) = next_gate(&mut ann).await;
+    let origin = |call: u64| {
+        let call = call.to_string();
+        json!({ "client": "cursor-vscode", "version": "1.9.2", "call": call })
+    };
+    let proposed = last_proposal(&ann);
+    assert_eq!(proposed["origin"], origin(id), "{proposed}");
+    assert_eq!(
+        (proposed.get("runs"), proposed.get("degree")),
+        (None, None),
+        "an executor of ours runs it"
+    );
+    let reader = server.invite("reader", &["approver"], &[]);
+    let cli = CliEnv::logged_in(&server.link(&reader, Some("owl"))).await;
+    let said = "\nruns      executed (cursor-vscode 1.9.2): PVP's executor runs exactly this\n";
+    let proposal = proposal_of(&ann, &gate);
+    let open = cli.run_ok(&["show", &proposal]).await;
+    assert!(open.contains(said), "{open}");
+    approve(&mut ann, &gate).await;
+    assert!(!client.result(id).await.is_error);
+    let over = cli.run_ok(&["show", &proposal]).await;
+    assert!(over.contains(said), "{over}");
+    // Calls of file tools and reads name it too.
+    let arguments = json!({ "path": "notes", "content": "milk\n", "purpose": "a list" });
+    let id = client.call("write_file", arguments).await;
+    let (gate, _) = next_gate(&mut ann).await;
+    assert_eq!(last_proposal(&ann)["origin"], origin(id));
+    reject(&mut ann, &gate, "no").await;
+    client.result(id).await;
+    let id = client.shell("ls").await;
+    client.result(id).await;
+    ann.sync().await;
+    assert_eq!(last_proposal(&ann)["origin"], origin(id));
+}
+
+#[tokio::test]
+async fn nothing_that_a_client_says_of_itself_makes_its_calls_fail() {
+    let long = "\u{1f989}".repeat(100_000);
+    for (info, name, version) in [
+        (json!({ "name": "", "version": "" }), "mcp-client", None),
+        (
+            json!({ "name": "a\u{202e}b\n", "version": "\u{1b}[2K" }),
+            r"a\u{202e}b",
+            Some(r"\u{1b}[2K"),
+        ),
+        (
+            json!({ "name": long, "version": long }),
+            &long[..60 * 4],
+            Some(&long[..60 * 4]),
+        ),
+    ] {
+        let (server, mut ann) = start_session(json!({})).await;
+        let mut client = McpClient::start_as(&server, "owl", info).await;
+        let id = client.shell("ls").await;
+        let result = client.result(id).await;
+        assert!(!result.is_error, "{result:?}");
+        ann.sync().await;
+        let origin = &last_proposal(&ann)["origin"];
+        assert_eq!(origin["client"], name);
+        assert_eq!(origin["version"].as_str(), version);
+    }
+}
+
 #[tokio::test]
 async fn a_rejection_says_who_and_why() {
     let (_server, mut ann, mut client) = start().await;

@@ -137,7 +137,13 @@ async fn gemini_has_our_tools_and_its_hooks_as_one_participant() {
     let call = tools.shell("touch made").await;
     let (gate, line) = next_gate(&mut ann).await;
     assert_eq!(line, "touch made");
-    assert_eq!(proposals(&ann)[0]["sender"], client.participant);
+    let proposed = proposals(&ann)[0];
+    assert_eq!(proposed["sender"], client.participant);
+    // It is the client that was started, whatever its part that speaks MCP calls itself.
+    let origin = &proposed["payload"]["origin"];
+    assert_eq!(origin["client"], "gemini", "{proposed}");
+    assert_eq!(origin["call"], call.to_string());
+    assert_eq!(proposed["payload"].get("degree"), None);
     approve(&mut ann, &gate).await;
     let result = tools.response(call).await;
     assert_eq!(result["result"]["isError"], false, "{result}");

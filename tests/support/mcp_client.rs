@@ -42,8 +42,26 @@ impl McpClient {
         Self::over(cli, process, user.participant).await
     }
 
+    /// As `start`, with what the client says of itself.
+    pub async fn start_as(server: &TestServer, session: &str, client_info: Value) -> Self {
+        let cli = CliEnv::new();
+        let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
+        let process = spawn(&cli, &server.link(&user, Some(session)), &[]);
+        Self::introduced(cli, process, user.participant, client_info).await
+    }
+
     /// Initializes a server that was started elsewhere.
     pub async fn over(cli: CliEnv, process: CliProcess, participant: String) -> Self {
+        let client_info = json!({ "name": "test", "version": "1" });
+        Self::introduced(cli, process, participant, client_info).await
+    }
+
+    async fn introduced(
+        cli: CliEnv,
+        process: CliProcess,
+        participant: String,
+        client_info: Value,
+    ) -> Self {
         let mut client = Self {
             process,
             cli,
@@ -54,7 +72,7 @@ impl McpClient {
         };
         let hello = json!({
             "protocolVersion": "2025-06-18", "capabilities": {},
-            "clientInfo": { "name": "test", "version": "1" },
+            "clientInfo": client_info,
         });
         let id = client.request("initialize", hello).await;
         client.welcome = client.response(id).await["result"].clone();

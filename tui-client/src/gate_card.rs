@@ -5,6 +5,7 @@ use pvp_client::narrate;
 use pvp_client::view::{
     ClosedGateCard, CommandForm, GateCard, ProposalView, RequestedAction, View,
 };
+use pvp_protocol::payload::Degree;
 use pvp_protocol::{QuorumRule, RunMode, Timestamp};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -198,12 +199,14 @@ impl CardRowsBuilder<'_> {
             &execution_summary(requested, view),
             self.theme.plain,
         );
-        if requested.degree.is_some() || requested.client.is_some() {
-            let degree = narrate::degree_text(requested.degree, requested.client.as_ref());
-            self.add_row("degree", &degree, self.theme.warning);
-            if let Some(text) = narrate::fails_open_text(requested.client.as_ref()) {
-                self.add_row("fails", text, self.theme.warning);
-            }
+        let style = match requested.degree {
+            None | Some(Degree::Executed) => self.theme.plain,
+            Some(Degree::Held | Degree::Hooked) => self.theme.warning,
+        };
+        let degree = narrate::degree_text(requested.degree, requested.client.as_ref());
+        self.add_row("degree", &degree, style);
+        if let Some(text) = narrate::fails_open_text(requested.client.as_ref()) {
+            self.add_row("fails", text, self.theme.warning);
         }
         for (name, value) in &requested.env {
             self.add_row("env", &format!("{name}={value}"), self.theme.warning);

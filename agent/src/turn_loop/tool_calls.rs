@@ -88,6 +88,7 @@ impl<'a> ToolCallBatch<'a> {
         let runner = CallRunner {
             agent: self.agent,
             text_limits: self.text_limits,
+            origin: None,
             on_event: &on_event,
         };
         let mut started = Vec::new();

@@ -85,7 +85,7 @@ impl AcpAgent {
         supervisor: &Supervisor,
         agent: Arc<Agent>,
     ) -> anyhow::Result<HeadlessClient> {
-        let own_tools = OwnTools::listen(&agent);
+        let own_tools = OwnTools::listen(&agent, supervisor.client());
         let mut starting = StartingAgent {
             streams: self.streams,
             last_id: self.last_id,

@@ -11,13 +11,14 @@ use agent_client_protocol_schema::v1::{
 };
 use pvp_agent::agent::Agent;
 use pvp_agent::proposer::{ProposalEvent, ProposalHandle, ProposeError};
-use pvp_protocol::payload::OutputStream;
+use pvp_protocol::payload::{ClientOrigin, OutputStream};
 use pvp_protocol::{FileTool, MessageId};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::terminals::{self, Terminals};
 use super::wire::{INTERNAL_ERROR, INVALID_PARAMS, RpcError};
+use crate::claimed_text::claimed_text;
 
 /// How long the server may take to record a proposal.
 const PROPOSE_PATIENCE: Duration = Duration::from_secs(10);
@@ -103,6 +104,8 @@ impl Drop for DelegatedProposal {
 #[derive(Clone)]
 pub(super) struct Delegate {
     pub(super) agent: Arc<Agent>,
+    /// The client that all of it is for.
+    pub(super) client: ClientOrigin,
     pub(super) terminals: Terminals,
 }
 
@@ -117,8 +120,8 @@ impl Delegate {
         let text = |name: &str| params[name].as_str().unwrap_or_default().to_owned();
         let (session, terminal) = (text("sessionId"), text("terminalId"));
         match method {
-            "fs/read_text_file" => self.read(parse(params)?).await,
-            "fs/write_text_file" => self.write(parse(params)?).await,
+            "fs/read_text_file" => self.read(&session, parse(params)?).await,
+            "fs/write_text_file" => self.write(&session, parse(params)?).await,
             "terminal/create" => self.create_terminal(parse(params)?).await,
             "terminal/output" => Ok(self.terminals.output(&session, &terminal)?),
             "terminal/wait_for_exit" => Ok(self.terminals.wait(&session, &terminal).await?),
@@ -133,29 +136,38 @@ impl Delegate {
         }
     }
 
-    async fn read(&self, request: ReadTextFileRequest) -> Result<Value, Denied> {
+    /// Where the calls of a conversation come from.
+    fn origin(&self, session: &str) -> ClientOrigin {
+        ClientOrigin {
+            session: claimed_text(session),
+            ..self.client.clone()
+        }
+    }
+
+    async fn read(&self, session: &str, request: ReadTextFileRequest) -> Result<Value, Denied> {
         let file_tool = FileTool::Read {
             path: path_text(&request.path)?,
             offset: request.line.map(|line| u64::from(line.saturating_sub(1))),
             limit: request.limit.map(u64::from),
         };
-        let content = self.run_file_tool(file_tool).await?;
+        let content = self.run_file_tool(session, file_tool).await?;
         Ok(json!({ "content": content }))
     }
 
-    async fn write(&self, request: WriteTextFileRequest) -> Result<Value, Denied> {
+    async fn write(&self, session: &str, request: WriteTextFileRequest) -> Result<Value, Denied> {
         let file_tool = FileTool::Write {
             path: path_text(&request.path)?,
             content: request.content,
         };
-        self.run_file_tool(file_tool).await?;
+        self.run_file_tool(session, file_tool).await?;
         Ok(json!({}))
     }
 
-    async fn run_file_tool(&self, file_tool: FileTool) -> Result<String, Denied> {
+    async fn run_file_tool(&self, session: &str, file_tool: FileTool) -> Result<String, Denied> {
         let agent = self.agent.clone();
+        let origin = Some(self.origin(session));
         let (handle, open) = self
-            .propose(async move { agent.propose_file_tool(&file_tool, "").await })
+            .propose(async move { agent.propose_file_tool(&file_tool, "", origin).await })
             .await?;
         let output = output_of(handle).await;
         if output.is_ok() || output.as_ref().is_err_and(|denied| denied.decided) {
@@ -166,11 +178,12 @@ impl Delegate {
 
     async fn create_terminal(&self, request: CreateTerminalRequest) -> Result<Value, Denied> {
         let arguments = terminals::propose_arguments(&request)?;
-        let agent = self.agent.clone();
-        let proposed = self
-            .propose(async move { agent.propose_even_if_blocked(arguments, "").await })
-            .await?;
         let (session, limit) = (&request.session_id.0, request.output_byte_limit);
+        let agent = self.agent.clone();
+        let origin = Some(self.origin(session));
+        let proposed = self
+            .propose(async move { agent.propose_even_if_blocked(arguments, "", origin).await })
+            .await?;
         self.terminals.open(session, proposed, limit).await
     }
 

@@ -123,13 +123,15 @@ impl Desk {
         let workspace = &supervisor.client().workspace;
         let files = Arc::new(ClientFileCalls::new(workspace, private_paths()));
         let (stop, stops) = mpsc::channel(16);
+        let delegate = Delegate {
+            agent,
+            client: supervisor.client().origin(),
+            terminals: Terminals::default(),
+        };
         Self {
             supervisor,
             to_agent,
-            delegate: Delegate {
-                agent,
-                terminals: Terminals::default(),
-            },
+            delegate,
             files,
             own_tools,
             calls: Calls::default(),

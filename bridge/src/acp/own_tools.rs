@@ -11,6 +11,7 @@ use pvp_agent::agent::Agent;
 use serde_json::{Value, json};
 
 use crate::mcp::{McpOptions, RelayListener};
+use crate::supervisor::SupervisedClient;
 
 /// The tools that are offered.
 const TOOLS: [&str; 6] = [
@@ -44,10 +45,14 @@ impl Drop for Listening {
 }
 
 impl OwnTools {
-    /// Listens for the agent's program. Without a place to listen at, there are no tools.
-    pub(super) fn listen(agent: &Arc<Agent>) -> Self {
+    /// Listens for the program of this client. Without a place to listen at, there are no tools.
+    pub(super) fn listen(agent: &Arc<Agent>, client: &SupervisedClient) -> Self {
         let name = format!("pvp{}", super::random_word());
-        let listening = listen(&name, agent.clone());
+        let options = McpOptions {
+            client: Some(client.origin()),
+            ..McpOptions::default()
+        };
+        let listening = listen(&name, agent.clone(), options);
         if let Err(error) = &listening {
             tracing::warn!(%error, "the agent is not offered the tools of PVP");
         }
@@ -91,12 +96,12 @@ fn is_name(name: &str, server: &str, tool: &str) -> bool {
     .any(|known| known == name)
 }
 
-fn listen(name: &str, agent: Arc<Agent>) -> anyhow::Result<Listening> {
+fn listen(name: &str, agent: Arc<Agent>, options: McpOptions) -> anyhow::Result<Listening> {
     let directory = std::env::temp_dir().join(name);
     // It must be new, and nobody else may look into it.
     let made = std::fs::DirBuilder::new().mode(0o700).create(&directory);
     made.with_context(|| format!("making {}", directory.display()))?;
     let listener = RelayListener::bind(&directory).context("listening")?;
-    let task = tokio::spawn(listener.serve(agent, McpOptions::default()));
+    let task = tokio::spawn(listener.serve(agent, options));
     Ok(Listening { directory, task })
 }

@@ -77,7 +77,7 @@ impl EditorAgent {
         let (process, agent_streams) = AcpProcess::start(&self.command, workspace)?;
         let (sender, editor) = mpsc::channel(MAX_UNREAD);
         let reading = tokio::spawn(read_messages(BufReader::new(input), sender));
-        let own_tools = OwnTools::listen(&self.agent);
+        let own_tools = OwnTools::listen(&self.agent, self.supervisor.client());
         let servers = own_tools.servers();
         let outgoing = agent_streams.outgoing.clone();
         let proxy = EditorProxy {

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use pvp_agent::agent::Agent;
 use pvp_protocol::MessageId;
+use pvp_protocol::payload::ClientOrigin;
 use rmcp::service::{RequestContext, RoleServer};
 use tokio::sync::watch;
 
 use super::progress::{GateWatch, ProgressReporter};
+use crate::claimed_text::claimed_text;
 
 /// The result of a call that the client has cancelled. The client does not read it.
 pub(super) const CANCELLED: &str = "The client cancelled the call.";
 
-/// Characters of a client's name and version that are kept.
-const MAX_NAME_CHARS: usize = 60;
+/// What a client is called that does not name itself.
+const NAMELESS: &str = "mcp-client";
 
 pub(super) struct FollowedCall<'a> {
     pub(super) agent: &'a Agent,
@@ -40,15 +42,21 @@ impl<'a> FollowedCall<'a> {
         }
     }
 
-    /// What the client calls itself, and its version.
-    pub(super) fn client(&self) -> (String, Option<String>) {
+    /// The client as it describes itself, which nobody checks.
+    pub(super) fn claimed_client(&self) -> ClientOrigin {
         let info = self.context.peer.peer_info();
         let client = info.as_ref().map(|info| &info.client_info);
-        let short = |text: &str| -> String { text.chars().take(MAX_NAME_CHARS).collect() };
-        let name = client.map(|client| short(&client.name));
-        let name = name.filter(|name| !name.is_empty());
-        let version = client.map(|client| short(&client.version));
-        (name.unwrap_or_else(|| "mcp-client".to_owned()), version)
+        let name = client.and_then(|client| claimed_text(&client.name));
+        ClientOrigin {
+            client: name.unwrap_or_else(|| NAMELESS.to_owned()),
+            version: client.and_then(|client| claimed_text(&client.version)),
+            ..ClientOrigin::default()
+        }
+    }
+
+    /// What the client calls the call.
+    pub(super) fn call_id(&self) -> Option<String> {
+        claimed_text(&self.context.id.to_string())
     }
 
     /// Reports progress while the call is being proposed, however long the server takes.

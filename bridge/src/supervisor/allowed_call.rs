@@ -6,6 +6,7 @@ use pvp_protocol::{ExtraFields, JsonObject, MessageId, ParticipantId};
 use tokio::time::Instant;
 
 use super::Supervisor;
+use crate::leases::HeldLease;
 
 /// Bytes of output in one message.
 const MAX_CHUNK_BYTES: usize = 32 * 1024;
@@ -144,7 +145,7 @@ impl AllowedCall {
     /// Reports how it ended.
     pub async fn finish(mut self, report: CallReport) {
         self.guard.state = CallState::Over;
-        self.guard.supervisor.leases.remove(&self.guard.id);
+        self.guard.lease = None;
         let elapsed = self.started.elapsed().as_millis();
         let report = RunReport {
             duration_ms: u64::try_from(elapsed).unwrap_or(u64::MAX),
@@ -170,13 +171,15 @@ pub(super) struct CallGuard {
     supervisor: Supervisor,
     id: MessageId,
     pub(super) state: CallState,
+    /// `None` once the call is over.
+    lease: Option<HeldLease>,
 }
 
 impl CallGuard {
     pub(super) fn new(supervisor: &Supervisor, id: MessageId) -> Self {
-        supervisor.leases.add(id.clone());
         Self {
             supervisor: supervisor.clone(),
+            lease: Some(supervisor.leases.hold(id.clone())),
             id,
             state: CallState::Pending,
         }
@@ -185,7 +188,7 @@ impl CallGuard {
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        self.supervisor.leases.remove(&self.id);
+        self.lease = None;
         let (proposer, id) = (self.supervisor.proposer.clone(), self.id.clone());
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;

@@ -259,6 +259,11 @@ wire_structs! {
         /// The agent client that the call comes from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub origin: Option<ClientOrigin>,
+        /// Whether it is withdrawn while it waits as soon as its proposer is gone, who renews it until
+        /// then. What a client runs has a lease anyway.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub lease: bool,
         /// The server's assessment; it replaces whatever a client sends here.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub assessment: Option<Assessment>,

@@ -95,6 +95,7 @@ fn tool_propose(request: ProposalRequest, agent: ParticipantId) -> ToolPropose {
         runs: request.runs,
         degree: request.degree,
         origin: request.origin,
+        lease: false,
         assessment: None,
         extra: ExtraFields::new(),
     }

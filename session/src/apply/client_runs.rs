@@ -1,5 +1,5 @@
-//! Decides on calls that an agent client runs by itself: what is asked, what is kept of them, and
-//! what happens when the client is gone.
+//! Decides on calls of agent clients: what is asked of those that the client runs by itself, what is
+//! kept of them, and what happens when the client is gone.
 
 use pvp_protocol::payload::{
     ClientOrigin, Degree, GateOutcome, GateResolve, ResolutionCause, RunBy, ToolDefer, ToolPropose,
@@ -76,7 +76,12 @@ impl DecisionBuilder<'_> {
             )));
         }
         for id in &renew.tool_proposals {
-            self.find_own_client_call(by, id)?;
+            let proposal = self.find_own_proposal(by, id)?;
+            if proposal.is_some_and(|it| it.runs() == RunBy::Executor && !it.leased) {
+                return Err(Refusal::InvalidState(format!(
+                    "`{id}` has no lease; propose with `lease: true` for one"
+                )));
+            }
         }
         Ok(Answer::Accepted(None))
     }
@@ -93,14 +98,20 @@ impl DecisionBuilder<'_> {
                 "`seconds` is at most {MAX_DEFER_SECONDS}, a week"
             )));
         }
-        match self.find_own_client_call(by, &defer.tool_proposal)? {
-            Some(_) => Ok(self.relay(by, submitted, defer)),
+        match self.find_own_proposal(by, &defer.tool_proposal)? {
+            Some(proposal) if proposal.runs() == RunBy::Client => {
+                Ok(self.relay(by, submitted, defer))
+            }
+            Some(proposal) => Err(Refusal::InvalidState(format!(
+                "`{}` is run by an executor, which no client comes back for",
+                proposal.id
+            ))),
             None => Err(Refusal::AlreadyFinished(defer.tool_proposal)),
         }
     }
 
-    /// The proposal of this participant that its client runs; `None` if it is over.
-    fn find_own_client_call(
+    /// An open proposal of this participant; `None` if it is over.
+    fn find_own_proposal(
         &self,
         by: &ParticipantId,
         id: &MessageId,
@@ -114,12 +125,7 @@ impl DecisionBuilder<'_> {
         if proposal.proposer != *by {
             return Err(Refusal::NotTheExecutor(proposal.proposer.clone()));
         }
-        match proposal.runs() {
-            RunBy::Client => Ok(Some(proposal)),
-            RunBy::Executor => Err(Refusal::InvalidState(format!(
-                "`{id}` is run by an executor, which needs no lease"
-            ))),
-        }
+        Ok(Some(proposal))
     }
 
     /// Ends a proposal whose client is gone: withdraws it while it waits, and closes it as unknown

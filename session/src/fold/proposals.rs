@@ -57,6 +57,7 @@ impl Session {
                     deferred_until: None,
                 }),
             };
+            proposal.leased = propose.lease && proposal.client_run.is_none();
             proposal.degree = propose.degree;
         }
         Ok(opened)
@@ -103,6 +104,7 @@ impl Session {
             streaming: false,
             degree: None,
             client_run: None,
+            leased: false,
             origin: None,
             stage: ProposalStage::Assessed,
             gate: None,

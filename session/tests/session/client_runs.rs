@@ -191,7 +191,42 @@ fn only_its_own_client_renews_or_defers_a_call() {
     );
     fixture.proposes("p2", "touch z");
     let refusal = fixture.refused("bot", "tool.renew", renew("p2"));
-    assert!(refusal.contains("needs no lease"), "{refusal}");
+    assert!(refusal.contains("has no lease"), "{refusal}");
+}
+
+#[test]
+fn what_an_executor_runs_has_a_lease_only_while_it_waits_and_if_its_proposer_wants_one() {
+    let mut fixture = SessionFixture::team(json!({}));
+    let leased = |line: &str| {
+        let mut proposal = shell_proposal("bot", line);
+        proposal["lease"] = json!(true);
+        proposal
+    };
+    fixture.sends_with_id("p1", "bot", "tool.propose", leased("touch x"));
+    fixture.sends_with_id("p2", "bot", "tool.propose", leased("touch y"));
+    fixture.proposes("p3", "touch z");
+    let ids = |fixture: &SessionFixture| -> Vec<String> {
+        let leased = fixture.session.leased_proposals();
+        leased.map(|id| id.as_str().to_owned()).collect()
+    };
+    assert_eq!(ids(&fixture), ["p1", "p2"]);
+    let renew = json!({"tool_proposals": ["p1", "p2"]});
+    assert_lines(fixture.sends("bot", "tool.renew", renew), &["= accepted"]);
+    expire(&mut fixture, "p1");
+    let resolved = last(&fixture, "gate.resolve");
+    assert_eq!(
+        (&resolved["outcome"], &resolved["reason"]),
+        (&json!("cancelled"), &json!("the client that asked is gone"))
+    );
+    // Its executor may lose the connection, come back and report.
+    fixture.approves("ann", "p2");
+    assert_eq!(ids(&fixture), [""; 0]);
+    assert_lines(expire(&mut fixture, "p2"), &["= accepted"]);
+    let renew = json!({"tool_proposals": ["p1", "p2"]});
+    assert_lines(fixture.sends("bot", "tool.renew", renew), &["= accepted"]);
+    let defer = json!({"tool_proposal": "p2", "seconds": 60});
+    let refusal = fixture.refused("bot", "tool.defer", defer);
+    assert!(refusal.contains("run by an executor"), "{refusal}");
 }
 
 #[test]

@@ -491,6 +491,14 @@ mod tests {
     }
 
     #[test]
+    fn the_card_says_how_sure_it_is_that_exactly_this_runs() {
+        let harness = CardHarness::open(&["approver"], &["rm -rf build"]);
+        let text = crate::offscreen::buffer_text(&screen_of(&harness.card.app));
+        let said = "degree   executed: PVP's executor runs exactly this";
+        assert!(text.contains(said), "{text}");
+    }
+
+    #[test]
     fn who_may_not_vote_is_told_so() {
         let mut card = CardHarness::open(&["observer"], &["rm -rf build"]);
         card.read();

@@ -81,6 +81,28 @@ fn a_call_that_a_client_runs_says_how_sure_it_is_and_whether_it_fails_open() {
 }
 
 #[test]
+fn a_call_that_our_executor_runs_says_so_and_names_the_client_that_made_it() {
+    let mut harness = AppHarness::new(140, 45);
+    let propose = AppHarness::proposal_payload("make", "write");
+    harness.open_gate_for(propose, "make", "write");
+    let executed = harness.draw();
+    let said = "degree   executed: PVP's executor runs exactly this";
+    assert!(executed.contains(said), "{executed}");
+
+    let mut harness = AppHarness::new(140, 45);
+    let mut propose = AppHarness::proposal_payload("make", "write");
+    propose["origin"] = json!({ "client": "cursor\u{202e}", "version": "1.9\n" });
+    harness.open_gate_for(propose, "make", "write");
+    let executed = harness.draw();
+    let said = r"degree   executed (cursor\u{202e} 1.9 ⏎ ): PVP's executor runs exactly this";
+    assert!(executed.contains(said), "{executed}");
+    assert!(
+        executed.contains("runs     executed with bash"),
+        "{executed}"
+    );
+}
+
+#[test]
 fn an_edit_of_a_file() {
     let mut harness = AppHarness::new(80, 24);
     open_call(&mut harness, "file_edit", edit(), json!([]));

@@ -1,4 +1,4 @@
-//! Renews the leases on the calls of a client while its bridge lives.
+//! Renews the leases on the calls of a client while whoever asks for it lives.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,26 +12,39 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The calls that wait or run. The renewals end when the last clone is dropped.
 #[derive(Clone)]
-pub(super) struct LeaseRenewal(Arc<Mutex<BTreeSet<MessageId>>>);
+pub(crate) struct LeaseRenewal(Arc<Mutex<BTreeSet<MessageId>>>);
+
+/// Keeps the lease of one call until it is dropped.
+pub(crate) struct HeldLease {
+    leases: LeaseRenewal,
+    id: MessageId,
+}
 
 impl LeaseRenewal {
     /// Starts to renew what is added.
-    pub(super) fn keep(proposer: Proposer) -> Self {
+    pub(crate) fn keep(proposer: Proposer) -> Self {
         let leases = Self(Arc::default());
         tokio::spawn(renew(proposer, Arc::downgrade(&leases.0)));
         leases
     }
 
-    pub(super) fn add(&self, id: MessageId) {
-        self.lock().insert(id);
-    }
-
-    pub(super) fn remove(&self, id: &MessageId) {
-        self.lock().remove(id);
+    /// Renews the lease of a call as long as the result is kept.
+    pub(crate) fn hold(&self, id: MessageId) -> HeldLease {
+        self.lock().insert(id.clone());
+        HeldLease {
+            leases: self.clone(),
+            id,
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<MessageId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for HeldLease {
+    fn drop(&mut self) {
+        self.leases.lock().remove(&self.id);
     }
 }
 
