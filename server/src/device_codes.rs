@@ -88,6 +88,11 @@ impl DeviceCodes {
     pub(crate) fn put_back(&self, code: &JoinCode, waiting: WaitingCode) {
         self.0.lock().insert(hash_of(code), waiting);
     }
+
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
 }
 
 fn hash_of(code: &JoinCode) -> Hash {
@@ -169,6 +174,6 @@ mod tests {
                 .create(&login("ann"), now.plus_seconds(CODE_SECONDS))
                 .is_ok()
         );
-        assert_eq!(codes.0.lock().len(), 1);
+        assert_eq!(codes.count(), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! The devices of people: each has a token of its own, which ends with that of the link it came from.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use pvp_protocol::api::{
     CreatedDevice, CreatedDeviceCode, DeviceCodeRequest, DeviceList, DeviceListItem,
@@ -83,14 +84,20 @@ impl SessionDirectory {
         })
     }
 
-    /// Exchanges a device code for the token of a device.
+    /// Exchanges a device code for the token of a device. The exchange is finished also if nobody
+    /// waits for it any more: a code is used up only by a device that it made.
     pub(crate) async fn redeem_device_code(
-        &self,
+        self: &Arc<Self>,
         request: RedeemDeviceCodeRequest,
         address: IpAddr,
     ) -> Result<CreatedDevice, Refusal> {
-        self.count_failed_joins(address, self.try_device_code(request))
-            .await
+        let directory = self.clone();
+        let exchange = tokio::spawn(async move {
+            let exchange = directory.try_device_code(request);
+            directory.count_failed_joins(address, exchange).await
+        });
+        // It is never aborted, so that it can only have panicked.
+        exchange.await.unwrap_or(Err(Refusal::HandlingFailed))
     }
 
     async fn try_device_code(
@@ -172,4 +179,120 @@ fn check_may_have_devices(claims: &TokenClaims) -> Result<(), Refusal> {
         (ParticipantKind::Human, None) => return Ok(()),
     };
     Err(Refusal::Unauthorized(problem.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+    use pvp_policy::Policy;
+    use pvp_protocol::Role;
+
+    use super::*;
+    use crate::config::ServerConfig;
+    use crate::store::Store;
+    use crate::store::memory::MemoryStore;
+
+    struct DeviceFixture {
+        directory: Arc<SessionDirectory>,
+        store: Arc<MemoryStore>,
+        login: Login,
+        code: JoinCode,
+    }
+
+    impl DeviceFixture {
+        /// A person with a device code.
+        async fn new() -> Self {
+            let store = Arc::new(MemoryStore::default());
+            let (config, policy) = (ServerConfig::default(), Policy::built_in());
+            let directory = SessionDirectory::new(store.clone(), config, policy).await;
+            let directory = directory.unwrap();
+            let claims = TokenClaims {
+                participant: token::new_participant_id("ann"),
+                name: "ann".to_owned(),
+                kind: ParticipantKind::Human,
+                roles: [Role::Approver].into(),
+                capabilities: Default::default(),
+                session: None,
+                invited_by: None,
+                invited_at: None,
+                made_with: None,
+                device: None,
+            };
+            let now = pvp_clock::now();
+            let (row, text) = token::create_token(&claims, now, None);
+            store.insert_token(row).await.unwrap();
+            let login = token::verify(store.as_ref(), &directory.live_tokens, &text, now);
+            let login = login.await.unwrap();
+            let (code, _) = directory.device_codes.create(&login, now).unwrap();
+            Self {
+                directory,
+                store,
+                login,
+                code,
+            }
+        }
+
+        async fn redeem(&self) -> Result<CreatedDevice, Refusal> {
+            let request = RedeemDeviceCodeRequest {
+                code: self.code.to_string(),
+                name: "phone".to_owned(),
+            };
+            let address = IpAddr::from([192, 0, 2, 1]);
+            self.directory.redeem_device_code(request, address).await
+        }
+
+        /// Asks for a device, and is gone before there is an answer. Returns when the code was taken,
+        /// and what keeps the exchange from going on.
+        async fn redeem_and_leave(&self) -> tokio::sync::SemaphorePermit<'_> {
+            let permit = self.directory.device_permit.acquire().await.unwrap();
+            let mut redeeming = Box::pin(self.redeem());
+            while self.directory.device_codes.count() > 0 {
+                assert!((&mut redeeming).now_or_never().is_none());
+                tokio::task::yield_now().await;
+            }
+            permit
+        }
+
+        async fn devices(&self) -> usize {
+            let listed = self.directory.list_devices(&self.login).await;
+            listed.unwrap().devices.len()
+        }
+    }
+
+    /// Lets the other tasks run until this is so.
+    async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+        let waiting = async {
+            while !is_so().await {
+                tokio::task::yield_now().await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+        waited.expect("it comes about");
+    }
+
+    #[tokio::test]
+    async fn a_code_of_somebody_who_is_gone_is_used_up_by_the_device_that_it_makes() {
+        let fixture = DeviceFixture::new().await;
+        drop(fixture.redeem_and_leave().await);
+        until(async || fixture.devices().await == 1).await;
+        assert!(matches!(
+            fixture.redeem().await,
+            Err(Refusal::Unauthorized(_))
+        ));
+        assert_eq!(fixture.devices().await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_code_of_somebody_who_is_gone_works_again_if_it_made_no_device() {
+        let fixture = DeviceFixture::new().await;
+        let permit = fixture.redeem_and_leave().await;
+        fixture.store.set_read_fault(Some("the disk is gone"));
+        drop(permit);
+        until(async || fixture.directory.device_codes.count() == 1).await;
+        fixture.store.set_read_fault(None);
+        assert!(fixture.redeem().await.is_ok());
+        assert_eq!(fixture.devices().await, 1);
+    }
 }
