@@ -11,20 +11,20 @@ use tokio::sync::watch;
 use crate::store::{TokenEnd, TokenRow};
 use crate::token::TokenClaims;
 
-/// A token that somebody logged in with.
+/// The tokens in use, by id.
+type TokensById = Mutex<HashMap<String, Weak<LiveToken>>>;
+
+/// A token that somebody logs in with, or claims to.
 #[derive(Debug)]
 pub(crate) struct LiveToken {
+    id: String,
+    /// Where it is found for as long as somebody uses it.
+    found_in: Weak<TokensById>,
     /// Why it is no longer valid; `None` while it is.
     ended: watch::Sender<Option<TokenEnd>>,
 }
 
 impl LiveToken {
-    fn new() -> Self {
-        Self {
-            ended: watch::channel(None).0,
-        }
-    }
-
     /// Why it is no longer valid; `None` while it is.
     pub(crate) fn ended(&self) -> Option<TokenEnd> {
         *self.ended.borrow()
@@ -39,34 +39,54 @@ impl LiveToken {
     }
 }
 
-/// The tokens in use, by id.
-#[derive(Default)]
-pub(crate) struct LiveTokens {
-    by_id: Mutex<HashMap<String, Weak<LiveToken>>>,
+impl Drop for LiveToken {
+    fn drop(&mut self) {
+        let Some(tokens) = self.found_in.upgrade() else {
+            return;
+        };
+        let mut by_id = tokens.lock();
+        // Somebody may have begun to use another one of the same id.
+        let is_unused = |token: &Weak<LiveToken>| token.strong_count() == 0;
+        if by_id.get(&self.id).is_some_and(is_unused) {
+            by_id.remove(&self.id);
+        }
+    }
 }
+
+/// The tokens in use. There are never more than the requests and connections that use them: whoever
+/// sends ids that nobody has leaves nothing behind.
+#[derive(Default)]
+pub(crate) struct LiveTokens(Arc<TokensById>);
 
 impl LiveTokens {
     /// The token with this id, which is in use from now on. To be called before the store is asked
     /// whether it is valid, so that an end in between is not missed.
     pub(crate) fn get_or_insert(&self, id: &str) -> Arc<LiveToken> {
-        let mut by_id = self.by_id.lock();
+        let mut by_id = self.0.lock();
         if let Some(live) = by_id.get(id).and_then(Weak::upgrade) {
             return live;
         }
-        if by_id.len() == by_id.capacity() {
-            // Rather than growing, forget those that nobody uses any more.
-            by_id.retain(|_, token| token.strong_count() > 0);
-        }
-        let live = Arc::new(LiveToken::new());
+        let live = Arc::new(LiveToken {
+            id: id.to_owned(),
+            found_in: Arc::downgrade(&self.0),
+            ended: watch::channel(None).0,
+        });
         by_id.insert(id.to_owned(), Arc::downgrade(&live));
         live
     }
 
     /// Ends whatever uses this token.
     pub(crate) fn end(&self, id: &str, end: TokenEnd) {
-        if let Some(live) = self.by_id.lock().remove(id).and_then(|it| it.upgrade()) {
+        // The lock must not be held when the last use of a token ends.
+        let removed = self.0.lock().remove(id);
+        if let Some(live) = removed.and_then(|token| token.upgrade()) {
             live.ended.send_replace(Some(end));
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().len()
     }
 }
 
@@ -172,11 +192,25 @@ mod tests {
     fn tokens_that_nobody_uses_take_no_memory() {
         let tokens = LiveTokens::default();
         let kept = tokens.get_or_insert("kept");
-        for number in 0..10_000 {
-            tokens.get_or_insert(&number.to_string());
-        }
-        assert!(tokens.by_id.lock().capacity() < 64);
+        let used: Vec<_> = (0..1000)
+            .map(|number| tokens.get_or_insert(&number.to_string()))
+            .collect();
+        assert_eq!(tokens.count(), 1001);
+        drop(used);
+        assert_eq!(tokens.count(), 1);
         tokens.end("kept", TokenEnd::Revoked);
         assert_eq!(kept.ended(), Some(TokenEnd::Revoked));
+    }
+
+    #[test]
+    fn a_token_that_ended_makes_nobody_forget_the_next_of_its_id() {
+        let tokens = LiveTokens::default();
+        let old = tokens.get_or_insert("a");
+        tokens.end("a", TokenEnd::Expired);
+        let again = tokens.get_or_insert("a");
+        drop(old);
+        assert_eq!(tokens.count(), 1);
+        tokens.end("a", TokenEnd::Revoked);
+        assert_eq!(again.ended(), Some(TokenEnd::Revoked));
     }
 }

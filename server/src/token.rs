@@ -19,6 +19,9 @@ use subtle::ConstantTimeEq;
 use crate::live_tokens::{LiveToken, LiveTokens};
 use crate::store::{Hash, Store, StoreError, TokenEnd, TokenRow};
 
+/// Random bytes of a secret's id.
+const ID_BYTES: usize = 8;
+
 /// How many tokens may be made one with the other: one that is made with the last of them is not
 /// valid.
 const MAX_GENERATIONS: usize = 16;
@@ -240,7 +243,7 @@ pub fn create_token(
 
 /// Makes a secret: the id by which it is found, the hash to store, and the only copy of its text.
 pub(crate) fn create_secret() -> (String, Hash, String) {
-    let id = hex::encode(&pvp_clock::random_bytes::<8>());
+    let id = hex::encode(&pvp_clock::random_bytes::<ID_BYTES>());
     let secret = pvp_clock::random_bytes::<32>();
     let text = format!("{TOKEN_PREFIX}{id}_{}", hex::encode(&secret));
     (id, Sha256::digest(secret).into(), text)
@@ -338,9 +341,11 @@ fn check_not_ended(row: &TokenRow, now: Timestamp) -> Result<(), TokenError> {
     }
 }
 
-/// The id and the secret in a text that [`create_secret`] has made.
+/// The id and the secret in a text of the form that [`create_secret`] gives it. Strangers send such
+/// texts, too.
 pub(crate) fn parse_secret(text: &str) -> Option<(&str, [u8; 32])> {
     let (id, secret) = text.strip_prefix(TOKEN_PREFIX)?.split_once('_')?;
+    hex::decode::<ID_BYTES>(id)?;
     Some((id, hex::decode(secret)?))
 }
 
@@ -456,6 +461,42 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    #[test]
+    fn an_id_has_the_length_and_the_digits_of_those_that_are_made() {
+        let (id, _, text) = create_secret();
+        assert_eq!(parse_secret(&text).map(|(id, _)| id), Some(id.as_str()));
+        let secret = "ab".repeat(32);
+        for id in [
+            "",
+            "0123456789abcde",
+            "0123456789abcdef0",
+            "0123456789abcdeg",
+            &"a".repeat(200_000),
+        ] {
+            assert_eq!(parse_secret(&format!("{TOKEN_PREFIX}{id}_{secret}")), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn tokens_that_the_store_does_not_know_leave_nothing_in_memory() {
+        let (store, live_tokens) = (MemoryStore::default(), LiveTokens::default());
+        let now = pvp_clock::now();
+        let known = store_token(&store, &sample_claims(), now, None).await;
+        let (known_id, _) = parse_secret(&known).unwrap();
+        let guesses = (0..1000).map(|_| create_secret().2);
+        // Nor does the right id with a wrong secret.
+        let guesses = guesses.chain([format!("{TOKEN_PREFIX}{known_id}_{}", "ab".repeat(32))]);
+        for guess in guesses {
+            let verified = verify(&store, &live_tokens, &guess, now).await;
+            assert!(matches!(verified, Err(TokenError::Unknown)), "{guess}");
+            assert_eq!(live_tokens.count(), 0);
+        }
+        let login = verify(&store, &live_tokens, &known, now).await.unwrap();
+        assert_eq!(live_tokens.count(), 1);
+        drop(login);
+        assert_eq!(live_tokens.count(), 0);
     }
 
     #[test]
