@@ -25,6 +25,7 @@ use pvp_protocol::{
 };
 use pvp_server::invite::{Inviter, create_invitation};
 use pvp_server::join;
+use serde_json::json;
 
 use super::local_server::LocalServer;
 use super::{link_argument, links, one_line, print_warning, server, share, up};
@@ -34,6 +35,13 @@ const TOKEN_SECONDS: u64 = 7 * 86_400;
 
 /// How many clients of one kind may work in one directory at the same time.
 const MAX_IDENTITIES: usize = 32;
+
+/// How often an identity is tried to be taken. A process that is being started holds the lock of
+/// whoever starts it until its program runs.
+const LOCK_TRIES: u32 = 50;
+
+/// The time between two of these tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long a server may take to answer whether it is there.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -97,11 +105,13 @@ struct ClientIdentity {
 }
 
 impl SupervisionArguments {
-    /// Finds or makes everything for a client that works in this directory.
+    /// Finds or makes everything for a client that works in this directory. A session that is made
+    /// for one that ends while its calls wait, after so many seconds, closes no gate by the clock.
     pub(super) fn find(
         &self,
         client: &str,
         version: Option<String>,
+        defer_after_seconds: Option<u64>,
     ) -> anyhow::Result<Supervision> {
         let workspace = super::current_directory()?;
         let workspace = workspace
@@ -114,17 +124,21 @@ impl SupervisionArguments {
         let identity = match self.given_link()? {
             Some(link) => self.given_identity(link)?,
             None => {
-                let place = self.find_or_start_server(&mut notices)?;
+                let wanted = self.new_session_config(defer_after_seconds);
+                let place = self.find_or_start_server(&wanted, &mut notices)?;
                 if let ServerPlace::Here(server) = &place {
                     reach = self.reach_of(server, &mut notices);
                 }
-                self.make_session(&place, &mut notices)?;
+                self.make_session(&place, wanted, &mut notices)?;
                 if let ServerPlace::Here(server) = &place {
                     join_code = create_join_code(server, &self.session_of(&place)).ok();
                 }
                 self.own_identity(client, &place)?
             }
         };
+        if let Some(seconds) = defer_after_seconds {
+            check_gates_wait(&identity, seconds)?;
+        }
         let settings = ClientSettings {
             client: client.to_owned(),
             version,
@@ -134,7 +148,7 @@ impl SupervisionArguments {
             agent_link: identity.link.reveal(),
             person: person_at(&identity.link),
             server_lock: identity.server_lock,
-            defer_after_seconds: None,
+            defer_after_seconds,
             answer_key: None,
             hooks_from: HooksFrom::PvpRun,
         };
@@ -263,7 +277,11 @@ impl SupervisionArguments {
     }
 
     /// The server of this directory, which is started if it is not running.
-    fn find_or_start_server(&self, notices: &mut Vec<String>) -> anyhow::Result<ServerPlace> {
+    fn find_or_start_server(
+        &self,
+        new_session: &SessionConfig,
+        notices: &mut Vec<String>,
+    ) -> anyhow::Result<ServerPlace> {
         let saved = links::find_saved_link(&[ParticipantKind::Human])?.map(|(link, _)| link);
         let here = LocalServer::started_here()?;
         match (saved, here) {
@@ -274,7 +292,7 @@ impl SupervisionArguments {
             (_, known) => {
                 let port = known.as_ref().and_then(LocalServer::port);
                 let data = known.map(|server| server.data);
-                self.start_server(data, port, notices)
+                self.start_server(data, port, new_session, notices)
                     .map(ServerPlace::Here)
             }
         }
@@ -285,6 +303,7 @@ impl SupervisionArguments {
         &self,
         data: Option<PathBuf>,
         port: Option<u16>,
+        new_session: &SessionConfig,
         notices: &mut Vec<String>,
     ) -> anyhow::Result<LocalServer> {
         let data = match data {
@@ -307,8 +326,12 @@ impl SupervisionArguments {
             .arg(&data)
             .arg("--listen")
             .arg(self.listen_address(port).to_string());
-        if is_new && !self.ask_reads {
-            command.args(["--session-config", r#"{"client_reads":"workspace"}"#]);
+        if is_new {
+            let config = json!({
+                "client_reads": new_session.client_reads,
+                "gate_timeout_seconds": new_session.gate_timeout_seconds,
+            });
+            command.args(["--session-config", &config.to_string()]);
         }
         command
             .stdin(Stdio::null())
@@ -364,8 +387,29 @@ impl SupervisionArguments {
             .unwrap_or_else(|| self.session_name())
     }
 
+    /// The settings of a session that has to be made.
+    fn new_session_config(&self, defer_after_seconds: Option<u64>) -> SessionConfig {
+        let default = SessionConfig::default();
+        SessionConfig {
+            client_reads: match self.ask_reads {
+                true => ClientReads::Ask,
+                false => ClientReads::Workspace,
+            },
+            gate_timeout_seconds: match defer_after_seconds {
+                Some(_) => 0,
+                None => default.gate_timeout_seconds,
+            },
+            ..default
+        }
+    }
+
     /// Makes the session if it is not there, and says how reads are handled in it.
-    fn make_session(&self, place: &ServerPlace, notices: &mut Vec<String>) -> anyhow::Result<()> {
+    fn make_session(
+        &self,
+        place: &ServerPlace,
+        config: SessionConfig,
+        notices: &mut Vec<String>,
+    ) -> anyhow::Result<()> {
         let session = self.session_of(place);
         let link = match place {
             ServerPlace::Elsewhere(link) => Some(link.clone()),
@@ -375,13 +419,6 @@ impl SupervisionArguments {
         };
         let Some(api) = link.map(ApiClient::new) else {
             return Ok(());
-        };
-        let config = SessionConfig {
-            client_reads: match self.ask_reads {
-                true => ClientReads::Ask,
-                false => ClientReads::Workspace,
-            },
-            ..SessionConfig::default()
         };
         up::create_session_if_missing(&api, &session, None, config)?;
         let details = api.session(&session)?;
@@ -478,14 +515,32 @@ impl ServerPlace {
     }
 }
 
-/// Takes the identity of an agent's link, unless another client has it. `None` if the link has no
-/// token, on a server without login.
-pub(super) fn lock_identity(link: &Link) -> anyhow::Result<Option<IdentityLock>> {
-    if link.token().is_none() {
-        return Ok(None);
+/// Refuses to have a client end while its calls wait, where the clock closes their gates before that:
+/// nothing would be left to come back to.
+fn check_gates_wait(identity: &ClientIdentity, defer_after_seconds: u64) -> anyhow::Result<()> {
+    let api = ApiClient::with_timeout(identity.link.clone(), ANSWER_TIMEOUT);
+    let session = &identity.session;
+    let open_seconds = u64::from(api.session(session)?.config.gate_timeout_seconds);
+    if open_seconds != 0 && open_seconds <= defer_after_seconds {
+        bail!(
+            "the gates of `{session}` close after {open_seconds} seconds, when the client would still wait; a shorter --defer-after, or `pvp session set --session {session} gate_timeout_seconds=0`, keeps its calls at their gates"
+        );
     }
-    let me = ApiClient::new(link.clone()).whoami()?;
-    let (_, lock) = take_identity(link, &me.participant)?;
+    Ok(())
+}
+
+/// Takes the identity of an agent's link, unless another client has it. `None` if the link has no
+/// token, on a server without login, and nobody is named.
+pub(super) fn lock_identity(
+    link: &Link,
+    named: Option<&ParticipantId>,
+) -> anyhow::Result<Option<IdentityLock>> {
+    let participant = match (link.token(), named) {
+        (Some(_), _) => ApiClient::new(link.clone()).whoami()?.participant,
+        (None, Some(named)) => named.clone(),
+        (None, None) => return Ok(None),
+    };
+    let (_, lock) = take_identity(link, &participant)?;
     Ok(Some(lock))
 }
 
@@ -496,13 +551,15 @@ fn take_identity(
     let server = Digest::of(&[link.base_url().as_bytes()]).to_string();
     let directory = bridges_directory()?.join(format!("{participant}-{}", &server[..16]));
     let files = ClientFiles::at(&directory);
-    let lock = files.lock().context("taking the agent's identity")?;
-    let Some(lock) = lock else {
-        bail!(
-            "another client is {participant} already; each client needs a link of its own: `pvp invite --name NAME --role driver --kind agent`"
-        );
-    };
-    Ok((files, lock))
+    for _ in 0..LOCK_TRIES {
+        if let Some(lock) = files.lock().context("taking the agent's identity")? {
+            return Ok((files, lock));
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    bail!(
+        "another client is {participant} already; each client needs a link of its own: `pvp invite --name NAME --role driver --kind agent`"
+    )
 }
 
 fn no_session(workspace: &Path) -> String {

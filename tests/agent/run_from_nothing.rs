@@ -190,6 +190,33 @@ async fn reads_are_asked_about_if_the_person_wants_that() {
     server.end().await;
 }
 
+#[tokio::test]
+async fn a_client_that_ends_while_its_calls_wait_needs_gates_that_stay_open() {
+    keep_preferred_port();
+    let cli = CliEnv::new();
+    let program = install(&cli, "claude");
+    let client = RunningClient::start(&cli, &program, &["--defer-after", "10m"]).await;
+    let server = StartedServer::of_notice(client.line_with("started a server"), &cli);
+    assert_eq!(server.session_config()["gate_timeout_seconds"], 0);
+    drop(client);
+    let program = program.to_str().unwrap();
+    let refused = async |arguments: &[&str]| {
+        let run = cli.run_with_env(arguments, &[]).await;
+        run.expect_refused(arguments)
+    };
+    let with_screen = ["run", "--defer-after", "10m", "--", program];
+    assert_contains(&refused(&with_screen).await, &["`claude -p`"]);
+    // In a session whose gates close before, nothing would be left to come back to.
+    cli.run_ok(&["create", "brief"]).await;
+    let later = ["run", "--session", "brief", "--defer-after", "5m"];
+    let later = [&later[..], &["--", program, "-p"]].concat();
+    assert_contains(
+        &refused(&later).await,
+        &["`brief` close after 300 seconds", "gate_timeout_seconds=0"],
+    );
+    server.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_shows_no_code_to_scan_that_leads_nowhere() {
     keep_preferred_port();
