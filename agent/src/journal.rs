@@ -94,7 +94,7 @@ impl Journal {
         if let Err(error) = lock_soon(&lock) {
             let directory = directory.display();
             bail!(
-                "{directory} is in use by another agent ({error}); give each agent its own --state"
+                "{directory} is in use by another agent ({error}); each agent needs a link of its own: `pvp invite --name NAME --role driver --kind agent`"
             );
         }
         let path = directory.join("grants.journal");

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &AcpArguments) -> anyhow::Result<ExitCode> {
     let name = name.to_string_lossy().into_owned();
     // Before a server is started for it, which would go on.
     doctor_client::find_program(&arguments.command[0])?;
-    let supervision = arguments.supervision.find(&name, None)?;
+    let supervision = arguments.supervision.find(&name, None, None)?;
     // Standard output belongs to the editor.
     supervision.print_to_stderr();
     if let Ok(log) = supervision::open_log(supervision.files.directory()) {

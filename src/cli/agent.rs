@@ -14,17 +14,56 @@ use pvp_agent::turn_loop::{AgentEvent, AgentOptions, ExitWhen, run_turn_loop};
 use pvp_bridge::headless::DriveUntil;
 use pvp_client::Link;
 
-use super::agent_client::AcpClient;
+use super::agent_client::{AcpClient, KnownClient};
 use super::agent_flags::{
-    AgentLinkArguments, ExecutorArguments, no_trials_notice, until_shutdown, wait_until_left,
+    AgentLinkArguments, ExecutorArguments, GivenFlags, no_trials_notice, until_shutdown,
+    wait_until_left,
 };
 use super::{agent_client, one_line, print_line, server};
 
 /// Answers in a row before the agent waits for a person, unless told otherwise.
 const DEFAULT_MOST_ANSWERS: u32 = 100;
 
+/// The flags about a model.
+const MODEL_FLAGS: &[&str] = &[
+    "--brain",
+    "--script",
+    "--model",
+    "--base-url",
+    "--context",
+    "--max-tokens",
+    "--thinking",
+    "--instructions",
+    "--most-answers",
+];
+
+/// The flags about how our executor runs commands, and which it accepts.
+const EXECUTOR_FLAGS: &[&str] = &[
+    "--state",
+    "--runner",
+    "--policy",
+    "--accept-edits",
+    "--accept-shell",
+    "--confine",
+    "--trust-reads",
+    "--no-read-roots",
+    "--no-try",
+    "--at-once",
+    "--jobs",
+    "--on-overflow",
+    "--max-memory",
+    "--read-memory",
+    "--max-processes",
+    "--max-cpu",
+    "--max-file",
+    "--co-author",
+    "--git-notes",
+];
+
 #[derive(Args)]
 pub(crate) struct AgentArguments {
+    #[command(flatten)]
+    given: GivenFlags,
     #[command(flatten)]
     link: AgentLinkArguments,
     #[command(flatten)]
@@ -33,23 +72,24 @@ pub(crate) struct AgentArguments {
     executor: ExecutorArguments,
 
     /// Let people prompt this client, with these arguments, in place of a model: claude or codex,
-    /// without a screen of its own. Takes the rest of the line
+    /// without a screen of its own. Takes the rest of the line. The client runs its commands itself,
+    /// so the flags about a model and about running commands are refused
     #[arg(
         long,
         value_name = "CLIENT",
         num_args = 1..,
         allow_hyphen_values = true,
-        conflicts_with_all = ["acp", "brain", "script", "model"]
+        conflicts_with = "acp"
     )]
     client: Vec<OsString>,
     /// In place of a model: start this agent, which speaks the Agent Client Protocol, and let people
-    /// prompt it. The rest of the line is its command
+    /// prompt it. The rest of the line is its command. The flags about running commands hold only for
+    /// what the agent leaves to PVP: its calls of our tools, files and terminals
     #[arg(
         long,
         value_name = "CMD",
         num_args = 1..,
-        allow_hyphen_values = true,
-        conflicts_with_all = ["brain", "script", "model"]
+        allow_hyphen_values = true
     )]
     acp: Option<Vec<OsString>>,
     /// Exit when the script ends or the first prompt has been answered
@@ -103,6 +143,7 @@ pub(super) struct BrainArguments {
 }
 
 pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
+    arguments.refuse_flags_without_effect()?;
     let link = arguments.link.read_link()?;
     server::init_tracing("warn");
     if let Some((program, words)) = arguments.client.split_first() {
@@ -110,7 +151,14 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
             true => DriveUntil::FirstTurnEnds,
             false => DriveUntil::SessionEnds,
         };
-        agent_client::run(link, &arguments.link, program, words, until)?;
+        let client = KnownClient {
+            program,
+            words,
+            link_arguments: &arguments.link,
+            executor: &arguments.executor,
+            quiet: arguments.quiet,
+        };
+        agent_client::run(link, &client, until)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(command) = &arguments.acp {
@@ -130,7 +178,8 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
         },
     };
     super::runtime()?.block_on(async {
-        let agent = arguments.executor.join(link, &arguments.link).await?;
+        let joined = arguments.executor.join(link, &arguments.link).await?;
+        let agent = joined.agent;
         if !arguments.quiet {
             if let Some(notice) = no_trials_notice(&agent) {
                 print_line(notice)?;
@@ -142,9 +191,34 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
                 agent.settings().workspace.display()
             ))?;
         }
-        run_until_stopped(agent, brain, agent_options).await
+        let ended = run_until_stopped(agent, brain, agent_options).await;
+        drop(joined.identity);
+        ended
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl AgentArguments {
+    /// Refuses flags that would do nothing, such as one that promises a limit.
+    fn refuse_flags_without_effect(&self) -> anyhow::Result<()> {
+        let instead = match (self.client.is_empty(), &self.acp) {
+            (true, None) => return Ok(()),
+            (true, Some(_)) => "--acp",
+            (false, _) => "--client",
+        };
+        if let Some(flag) = self.given.first_of(MODEL_FLAGS) {
+            bail!(
+                "{flag} does nothing with {instead}, which starts a program with a model of its own; leave it out, or give the program its own flags, behind its name"
+            );
+        }
+        let flag = self.given.first_of(EXECUTOR_FLAGS);
+        if let Some(flag) = flag.filter(|_| instead == "--client") {
+            bail!(
+                "{flag} does nothing with --client, which runs its commands itself and not with PVP's executor; leave it out, or let the client use the tools of `pvp mcp {flag}`"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// Lets people prompt an agent that speaks ACP.

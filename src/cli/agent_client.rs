@@ -22,10 +22,12 @@ use pvp_protocol::{ParticipantKind, Role};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::agent_flags::{AgentLinkArguments, ExecutorArguments, until_shutdown, wait_until_left};
+use super::agent_flags::{
+    self, AgentLinkArguments, ExecutorArguments, until_shutdown, wait_until_left,
+};
 use super::run::{client_of, client_version};
-use super::run_codex::DrivenCodex;
-use super::{print_line, print_warning, supervision};
+use super::run_codex::{self, DrivenCodex};
+use super::{print_line, print_warning};
 
 /// How long leaving the session may take once the client has ended.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,7 +37,8 @@ pub(super) struct JoinedClient {
     pub(super) supervisor: Supervisor,
     /// What people ask of the client.
     pub(super) requests: mpsc::Receiver<PersonRequest>,
-    /// That no other client has the same identity; `None` if something else sees to that.
+    /// That no other client has the same identity; `None` on a server without login, where nobody
+    /// was named.
     pub(super) identity: Option<IdentityLock>,
 }
 
@@ -54,9 +57,7 @@ impl JoinedClient {
         arguments: &AgentLinkArguments,
         client: SupervisedClient,
     ) -> anyhow::Result<Self> {
-        let named = link.clone();
-        let identity =
-            tokio::task::spawn_blocking(move || supervision::lock_identity(&named)).await??;
+        let identity = agent_flags::lock_identity(&link, arguments.participant.as_ref()).await?;
         let options = ConnectOptions {
             session: arguments.session.clone(),
             participant: arguments.participant.clone(),
@@ -112,16 +113,28 @@ impl JoinedClient {
     }
 }
 
-/// Runs a known client without a screen, in the session of a link.
+/// A known client without a screen, as the flags describe it.
+pub(super) struct KnownClient<'a> {
+    pub(super) program: &'a OsString,
+    /// Its own flags.
+    pub(super) words: &'a [OsString],
+    pub(super) link_arguments: &'a AgentLinkArguments,
+    pub(super) executor: &'a ExecutorArguments,
+    pub(super) quiet: bool,
+}
+
+/// Runs a known client in the session of a link.
 pub(super) fn run(
     link: Link,
-    arguments: &AgentLinkArguments,
-    program: &OsString,
-    words: &[OsString],
+    arguments: &KnownClient<'_>,
     until: DriveUntil,
 ) -> anyhow::Result<()> {
-    let known = client_of(program)?;
-    let workspace = workspace()?;
+    let known = client_of(arguments.program)?;
+    let program = &run_codex::absolute_program(arguments.program)?;
+    let workspace = arguments.executor.workspace()?;
+    // The client works where it is started, and looks for its settings there.
+    std::env::set_current_dir(&workspace)
+        .with_context(|| format!("cannot work in {}", workspace.display()))?;
     let place = ProjectPlace {
         workspace: &workspace,
         trust: ProjectTrust::Untrusted,
@@ -137,10 +150,11 @@ pub(super) fn run(
     let ended = runtime.block_on(async {
         let command = match known {
             HookClient::Claude => {
+                let words = arguments.words;
                 let command = claude_control::command(program, words, &client.workspace)?;
                 DrivenClient::Claude(without_links(command))
             }
-            HookClient::Codex => DrivenClient::Codex(DrivenCodex::plan(program, words)?),
+            HookClient::Codex => DrivenClient::Codex(DrivenCodex::plan(program, arguments.words)?),
             HookClient::OpenCode | HookClient::Gemini | HookClient::Copilot => {
                 bail!(
                     "{0} is not driven so; `pvp agent --acp` drives an agent that speaks ACP",
@@ -148,8 +162,10 @@ pub(super) fn run(
                 )
             }
         };
-        let joined = JoinedClient::join(link, arguments, client).await?;
-        print_joined(&joined.supervisor)?;
+        let joined = JoinedClient::join(link, arguments.link_arguments, client).await?;
+        if !arguments.quiet {
+            print_joined(&joined.supervisor)?;
+        }
         let start = async |supervisor: &Supervisor| match command {
             DrivenClient::Claude(command) => {
                 claude_control::start(supervisor.clone(), command).await
@@ -206,7 +222,8 @@ impl AcpClient<'_> {
         let executor = self
             .executor
             .join_answering(link, self.link_arguments, answers);
-        let mut agent = executor.await?;
+        let joined = executor.await?;
+        let mut agent = joined.agent;
         let (supervisor, requests) = Supervisor::over_agent(&mut agent, client);
         if !self.quiet {
             print_joined(&supervisor)?;
@@ -215,8 +232,7 @@ impl AcpClient<'_> {
         let joined = JoinedClient {
             supervisor,
             requests,
-            // The journal of the executor is locked.
-            identity: None,
+            identity: joined.identity,
         };
         let (agent, over) = (Arc::new(agent), joined.supervisor.stopped());
         let start = async |supervisor: &Supervisor| acp_agent.open(supervisor, agent).await;

@@ -4,18 +4,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::{ArgAction, Args, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args, FromArgMatches, Id, ValueEnum};
 use pvp_agent::agent::{Agent, InterruptAnswers};
 use pvp_agent::executor::{
     AcceptedOrigins, DEFAULT_READ_MEMORY_BYTES, ExecutorSettings, GitSettings,
 };
 use pvp_agent::run::OverflowAction;
 use pvp_agent::sandbox::{CgroupLimits, ResourceLimits, can_count_denials};
+use pvp_bridge::client_files::IdentityLock;
 use pvp_client::user_directories::state_directory;
 use pvp_client::{ApiClient, ConnectOptions, Link, RecordCheck};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role, SandboxProfile, SessionId};
 
-use super::{check, link_argument, links, one_line, server};
+use super::{check, link_argument, links, one_line, server, supervision};
 
 /// How long a stopping agent may take to end its commands and leave the session.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -37,6 +39,43 @@ pub(super) struct AgentLinkArguments {
     /// The participant id to join as, on a server without login
     #[arg(long = "as", value_name = "ID", value_parser = super::parse_participant_id)]
     pub(super) participant: Option<ParticipantId>,
+}
+
+/// The flags on the command line itself, without what defaults and the environment give. It reads
+/// them all from the same matches, so it has to be the first field.
+pub(super) struct GivenFlags(Vec<String>);
+
+impl FromArgMatches for GivenFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let is_given =
+            |id: &&Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+        let given = matches.ids().filter(is_given);
+        let flag = |id: &Id| format!("--{}", id.as_str().replace('_', "-"));
+        Ok(Self(given.map(flag).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for GivenFlags {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        command
+    }
+}
+
+impl GivenFlags {
+    /// The first of these flags that was given.
+    pub(super) fn first_of(&self, flags: &[&'static str]) -> Option<&'static str> {
+        let mut flags = flags.iter().copied();
+        flags.find(|flag| self.0.iter().any(|given| given == flag))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -143,13 +182,21 @@ impl AgentLinkArguments {
     }
 }
 
+/// An agent in a session.
+pub(super) struct JoinedAgent {
+    pub(super) agent: Agent,
+    /// That no other client has the same identity; `None` on a server without login, where nobody
+    /// was named.
+    pub(super) identity: Option<IdentityLock>,
+}
+
 impl ExecutorArguments {
-    /// Joins the session of a link with this executor.
+    /// Joins the session of a link with this executor, unless another client has the same identity.
     pub(super) async fn join(
         &self,
         link: Link,
         arguments: &AgentLinkArguments,
-    ) -> anyhow::Result<Agent> {
+    ) -> anyhow::Result<JoinedAgent> {
         self.join_answering(link, arguments, InterruptAnswers::AtOnce)
             .await
     }
@@ -160,9 +207,10 @@ impl ExecutorArguments {
         link: Link,
         arguments: &AgentLinkArguments,
         answers: InterruptAnswers,
-    ) -> anyhow::Result<Agent> {
+    ) -> anyhow::Result<JoinedAgent> {
         let participant = arguments.participant.as_ref();
         let mut settings = self.executor_settings(&link, participant).await?;
+        let identity = lock_identity(&link, participant).await?;
         settings.private_paths.extend(arguments.link_file.clone());
         server::warn_of_data_in(&settings.workspace);
         let policy = check::load_policy(self.policy.as_ref())?;
@@ -174,7 +222,8 @@ impl ExecutorArguments {
             record_check: super::record_memory().map_or(RecordCheck::Off, RecordCheck::Enforce),
             ..ConnectOptions::default()
         };
-        Ok(Agent::connect_answering(link, options, settings, policy, answers).await?)
+        let agent = Agent::connect_answering(link, options, settings, policy, answers).await?;
+        Ok(JoinedAgent { agent, identity })
     }
 
     /// The settings of an executor of which no flags speak.
@@ -279,6 +328,16 @@ pub(super) fn client_executor(
     settings.trials = true;
     settings.client_runs = true;
     Ok(settings)
+}
+
+/// Takes the identity of an agent's link, unless another client has it.
+pub(super) async fn lock_identity(
+    link: &Link,
+    named: Option<&ParticipantId>,
+) -> anyhow::Result<Option<IdentityLock>> {
+    let (link, named) = (link.clone(), named.cloned());
+    let lock = move || supervision::lock_identity(&link, named.as_ref());
+    tokio::task::spawn_blocking(lock).await?
 }
 
 /// The participant that the link's token belongs to.

@@ -39,13 +39,15 @@ pub(crate) fn run(arguments: &McpArguments) -> anyhow::Result<ExitCode> {
     server::init_tracing("warn");
     let runtime = super::runtime()?;
     let served = runtime.block_on(async {
-        let agent = arguments.executor.join(link, &arguments.link).await?;
+        let joined = arguments.executor.join(link, &arguments.link).await?;
+        let agent = joined.agent;
         if let Some(notice) = no_trials_notice(&agent) {
             print_warning(notice);
         }
         let over = agent.stopped();
         let served = until_shutdown(mcp::serve(agent, McpOptions::default())).await?;
         wait_until_left(over).await;
+        drop(joined.identity);
         served.transpose()
     });
     // A thread may still wait for input, which nobody needs any more.

@@ -59,7 +59,7 @@ impl RunnableCodex<'_> {
             enter_directory(plan)?;
         }
         check_rules()?;
-        let mut supervision = self.supervision.find(CLIENT, version()?)?;
+        let mut supervision = self.supervision.find(CLIENT, version()?, None)?;
         let answers = match &plan {
             CodexPlan::Screen(_) => self.answers.plan(&mut supervision)?,
             CodexPlan::Exec(_) => None,
@@ -104,7 +104,7 @@ async fn supervise(
 }
 
 /// A program that is named by its path, from wherever it is started.
-fn absolute_program(program: &OsStr) -> anyhow::Result<OsString> {
+pub(super) fn absolute_program(program: &OsStr) -> anyhow::Result<OsString> {
     match Path::new(program).components().count() {
         0 | 1 => Ok(program.to_owned()),
         _ => Ok(std::path::absolute(program)
