@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -127,12 +127,7 @@ impl LocalServer {
 
     /// Whether its address leads nowhere from another machine.
     pub(super) fn is_local_only(&self) -> bool {
-        let place = self.address.url.split_once("://").map(|(_, place)| place);
-        let place = place.unwrap_or_default();
-        match place.parse::<SocketAddr>() {
-            Ok(address) => address.ip().is_loopback(),
-            Err(_) => place.split(':').next() == Some("localhost"),
-        }
+        is_local_url(&self.address.url)
     }
 
     /// The file that it holds a lock on while it runs.
@@ -148,6 +143,18 @@ impl LocalServer {
 
     pub(super) fn tokens(&self) -> anyhow::Result<SqliteTokens> {
         SqliteTokens::open(&self.data).context("opening the data directory")
+    }
+}
+
+/// Whether a URL leads to the machine where it is opened.
+pub(super) fn is_local_url(url: &str) -> bool {
+    let place = url.split_once("://").map_or(url, |(_, place)| place);
+    let place = place.split(['/', '#']).next().unwrap_or_default();
+    let with_port = place.parse::<SocketAddr>().map(|address| address.ip());
+    let address = with_port.or_else(|_| place.trim_matches(['[', ']']).parse::<IpAddr>());
+    match address {
+        Ok(address) => address.is_loopback(),
+        Err(_) => place.split(':').next() == Some("localhost"),
     }
 }
 
@@ -171,4 +178,27 @@ fn read_address(data: &Path) -> Option<AddressFile> {
     let has_good_key = !matches!(fingerprint, Some(Err(_)));
     let is_whole = is_usable(&address.url) && is_usable(&address.local_url) && has_good_key;
     is_whole.then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_local_url;
+
+    #[test]
+    fn a_url_of_this_machine_is_told_from_others() {
+        for (url, expected) in [
+            ("http://127.0.0.1:3000", true),
+            ("https://127.0.0.1:3000/#join=A&fp=B", true),
+            ("http://127.0.0.2", true),
+            ("http://[::1]:3000/", true),
+            ("http://[::1]", true),
+            ("http://localhost:3000", true),
+            ("http://192.168.1.5:3000/#join=A", false),
+            ("https://pvp.example.com", false),
+            ("https://localhost.example.com", false),
+            ("https://pvp.example.com/#join=127.0.0.1", false),
+        ] {
+            assert_eq!(is_local_url(url), expected, "{url}");
+        }
+    }
 }

@@ -1,12 +1,18 @@
-//! How a join code is shown to whoever sends it on: one line, and a QR code on a terminal.
+//! How a join code is shown to whoever sends it on: one line, a link for a browser, and a QR code on a
+//! terminal.
 
 use std::io::IsTerminal;
 
 use anyhow::Context;
 use pvp_protocol::api::CreatedJoinCode;
 use pvp_tui::qr_code::{self, QrBackground};
+use rustix::termios::tcgetwinsize;
 
+use super::local_server::is_local_url;
 use super::{print_bytes, print_line};
+
+/// What stands before each line of a QR code.
+const QR_INDENT: &str = "  ";
 
 /// What a person compares with what a browser shows, before they go on in spite of its warning.
 pub(super) fn certificate_text(fingerprint: &str) -> String {
@@ -27,7 +33,8 @@ pub(super) fn join_command(created: &CreatedJoinCode) -> String {
     }
 }
 
-/// Prints a join code as a line to send, and as a QR code at a terminal or if it is asked for.
+/// Prints a join code as a line to send, and as a link for a browser. A terminal shows the link as a QR
+/// code too, unless nobody else reaches it; so does whatever is asked for one.
 pub(super) fn print_join_code(created: &CreatedJoinCode, qr: bool) -> anyhow::Result<()> {
     let roles: Vec<_> = created.roles.iter().map(|role| role.as_str()).collect();
     let minutes = created
@@ -49,10 +56,34 @@ pub(super) fn print_join_code(created: &CreatedJoinCode, qr: bool) -> anyhow::Re
         roles.join(" and ")
     ))?;
     print_line(format!("\n    {}\n", join_command(created)))?;
-    if qr || std::io::stdout().is_terminal() {
-        print_qr(&created.link)?;
+    let is_local = is_local_url(&created.link);
+    let place = match is_local {
+        true => "In a browser",
+        false => "In a browser or on a phone",
+    };
+    print_line(format!("{place}: {}\n", created.link))?;
+    match qr {
+        true => print_qr(&created.link),
+        false if is_local || !std::io::stdout().is_terminal() => Ok(()),
+        false => print_qr_if_it_fits(&created.link),
     }
-    Ok(())
+}
+
+/// Prints a text as a QR code, or how large the terminal has to be for it.
+fn print_qr_if_it_fits(text: &str) -> anyhow::Result<()> {
+    let lines = qr_lines(text, QrBackground::Light)?;
+    let columns = lines.first().map_or(0, |line| line.chars().count()) + QR_INDENT.len();
+    let size = tcgetwinsize(std::io::stdout()).context("reading the terminal's size")?;
+    // A terminal may not know its size; whoever looks at it does.
+    let is_known = size.ws_col > 0 && size.ws_row > 0;
+    let fits = usize::from(size.ws_col) >= columns && usize::from(size.ws_row) > lines.len();
+    match fits || !is_known {
+        true => print_qr(text),
+        false => print_line(format!(
+            "Its QR code needs a terminal of {columns} columns and {} lines: `pvp invite --code` prints another.\n",
+            lines.len() + 1
+        )),
+    }
 }
 
 /// Prints a text as a QR code: black on white on a terminal, and otherwise for a dark background.
@@ -61,12 +92,16 @@ pub(super) fn print_qr(text: &str) -> anyhow::Result<()> {
         true => (QrBackground::Light, "\x1b[30;107m", "\x1b[0m"),
         false => (QrBackground::Dark, "", ""),
     };
-    let lines = qr_code::draw(text, background).context("the link is too long for a QR code")?;
-    let lines = lines.iter();
+    let lines = qr_lines(text, background)?;
     let drawn: String = lines
-        .map(|line| format!("  {before}{line}{after}\n"))
+        .iter()
+        .map(|line| format!("{QR_INDENT}{before}{line}{after}\n"))
         .collect();
     print_bytes(drawn.as_bytes())
+}
+
+fn qr_lines(text: &str, background: QrBackground) -> anyhow::Result<Vec<String>> {
+    qr_code::draw(text, background).context("the link is too long for a QR code")
 }
 
 #[cfg(test)]

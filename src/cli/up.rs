@@ -11,6 +11,7 @@ use pvp_protocol::{ErrorCode, Limits, Role, SessionConfig, SessionId};
 use pvp_server::Server;
 use serde_json::json;
 
+use super::local_server::is_local_url;
 pub(super) use super::own_links::OwnLinks;
 use super::own_links::{OwnLinkScope, find_or_invite_agent};
 use super::server::ServerArguments;
@@ -47,7 +48,7 @@ pub(crate) struct UpArguments {
         requires = "share"
     )]
     share_role: Vec<Role>,
-    /// Print a QR code even if standard output is not a terminal
+    /// Print the QR code even if standard output is not a terminal, or the link opens only on this machine
     #[arg(long, requires = "share", conflicts_with = "json")]
     qr: bool,
     /// Make your own link open only this session, not every session of the server
@@ -279,32 +280,39 @@ impl PrintedStart {
         print_line("Your link and the agent's are saved for this directory.")?;
         print_line("Start an agent here: pvp agent --model MODEL, or --script FILE")?;
         print_line("In another shell here: pvp tui, pvp gates, pvp tail --follow")?;
-        print_line("In a browser: open the link that `pvp open` prints; it works once")?;
+        print_line(
+            "In a browser: open the link that `pvp open` prints, or `pvp open --admin` to invite people there",
+        )?;
         print_line("Invite others: pvp invite --name Ann --role approver")
     }
 
     /// Says what somebody with a phone or a browser has to know.
     fn print_browser_advice(&self) -> anyhow::Result<()> {
-        match &self.certificate_fingerprint {
-            Some(fingerprint) => print_line(format!(
-                "In a browser, on a phone in the same network too, open the link or scan its code. The browser\n\
-                 warns of a certificate that it does not know: go on only if it shows this one.\n\n    {}\n\n\
-                 Notifications on a phone need a certificate that it trusts: --acme or --tls-cert.\n",
+        if let Some(fingerprint) = &self.certificate_fingerprint {
+            print_line(format!(
+                "The browser warns of a certificate that it does not know: go on only if it shows this one.\n\n    {}\n",
                 share::certificate_text(fingerprint)
-            )),
-            None if self.url.starts_with("https://") => {
-                print_line("It opens in a browser too, on a phone as well.\n")
-            }
+            ))?;
+        }
+        if is_local_url(&self.url) {
+            return Ok(());
+        }
+        match &self.certificate_fingerprint {
+            Some(_) => print_line(
+                "A phone opens the link in the same network. Notifications on it need a certificate that it\n\
+                 trusts: --acme or --tls-cert.\n",
+            ),
+            None if self.url.starts_with("https://") => Ok(()),
             None => print_line(
-                "It opens in a browser too, on a phone in the same network as well, without encryption: add\n\
-                 --tls-self-signed for that, and --acme or --tls-cert for notifications.\n",
+                "A phone opens the link in the same network. Nothing is encrypted: add --tls-self-signed for\n\
+                 that, and --acme or --tls-cert for notifications on a phone too.\n",
             ),
         }
     }
 
     /// Says how others come to a server that only this machine reaches.
     fn print_reach(&self) -> anyhow::Result<()> {
-        if !self.listen.ip().is_loopback() || !self.url.contains(&self.listen.to_string()) {
+        if !self.listen.ip().is_loopback() || !is_local_url(&self.url) {
             return Ok(());
         }
         let port = self.listen.port();

@@ -31,6 +31,7 @@ mod key_rotation;
 mod login;
 mod mixed_approval;
 mod notify;
+mod open;
 mod reviewed_text;
 mod rules;
 mod send_and_tail;

@@ -9,14 +9,14 @@ use crate::support::cli::{CliEnv, CliProcess};
 use crate::support::{TestServer, http_get, reserve_port};
 
 /// A running `pvp up`, and what it printed.
-struct SharedServer {
-    cli: CliEnv,
-    process: CliProcess,
-    said: Value,
+pub(crate) struct SharedServer {
+    pub(crate) cli: CliEnv,
+    pub(crate) process: CliProcess,
+    pub(crate) said: Value,
 }
 
 impl SharedServer {
-    async fn start(more: &[&str]) -> Self {
+    pub(crate) async fn start(more: &[&str]) -> Self {
         let cli = CliEnv::new();
         let up = [&["up", "--json", "--listen", "127.0.0.1:0"], more].concat();
         let mut process = cli.spawn(&up);
