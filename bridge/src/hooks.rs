@@ -5,6 +5,8 @@
 //! goes wrong, the answer is a denial.
 
 mod answer;
+#[cfg(test)]
+mod captured;
 mod claude;
 mod codex;
 mod copilot;

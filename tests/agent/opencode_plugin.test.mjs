@@ -236,3 +236,20 @@ test("only a plugin that has a backstop takes the denial of every tool away", as
     assert.deepEqual(config.permission, expected)
   }
 })
+
+test("what OpenCode told a plugin is asked and told as the recorded questions", async () => {
+  const recorded = (name) => {
+    const url = new URL(`../bridges/captures/${name}.jsonl`, import.meta.url)
+    return readFileSync(url, "utf8").trim().split("\n").map((line) => JSON.parse(line))
+  }
+  const plugin = await load()
+  plugin.answer({ answer: "allow" })
+  const call = {
+    "chat.message": plugin.hooks["chat.message"],
+    before: plugin.hooks["tool.execute.before"],
+    after: plugin.hooks["tool.execute.after"],
+    event: (event) => plugin.hooks.event({ event }),
+  }
+  for (const [what, ...told] of recorded("opencode-plugin")) await call[what](...told)
+  assert.deepEqual(plugin.asked(), recorded("opencode-questions"))
+})

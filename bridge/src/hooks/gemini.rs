@@ -64,7 +64,12 @@ fn call(input: &Value) -> Result<HookedCall, String> {
 
 fn ended(input: &Value) -> CallReport {
     let response = input.get("tool_response").unwrap_or(&Value::Null);
-    let said = text(response, "llmContent").unwrap_or_else(|| report::result_text(response));
+    let said = match response.get("llmContent") {
+        // The exit code is at its end, so that nothing of it is cut here.
+        Some(Value::String(text)) => text.clone(),
+        Some(parts) => report::result_text(parts),
+        None => report::result_text(response),
+    };
     let error = response.get("error").map(report::result_text);
     let exit_code = report::named_exit_code(&said, "Exit Code: ");
     CallReport {
