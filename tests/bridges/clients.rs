@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::model::{ScriptedCall, ScriptedTurn};
+use crate::model::{ScriptedCall, ScriptedModel, ScriptedTurn};
 use crate::scenarios::Scenario;
+use crate::support::cli::CliEnv;
 
 pub use claude::CLAUDE;
 pub use codex::CODEX;
@@ -71,8 +72,48 @@ pub struct Client {
     pub subagent: fn(&[ScriptedTurn]) -> Vec<ScriptedTurn>,
     /// Whether the calls of a subagent say whose they are.
     pub names_subagents: bool,
+    /// How often its model is asked after people interrupted it.
+    pub requests_after_interrupt: usize,
+    /// Files by which a repository would rule over it; the argument is a directory for marks.
+    pub hostile_files: fn(&Path) -> Vec<HostileFile>,
+    /// What becomes of such files under `pvp run`.
+    pub project_settings: ProjectSettings,
+    /// What it is started with to work without `pvp run`, in a directory that it trusts.
+    pub unsupervised: fn(&LaunchPlace) -> Launch,
+    /// What runs although what asks is broken, as `pvp doctor` finds it.
+    pub fails_open: &'static [FailsOpen],
+    /// The scenarios that it passes in its own way, with what is different.
+    pub notes: &'static [(Scenario, &'static str)],
     /// The scenarios that it cannot pass, with the reason.
     pub cannot: &'static [(Scenario, &'static str)],
+}
+
+/// A file of a repository that would change what a client does.
+pub struct HostileFile {
+    /// Where it lies in the repository.
+    pub path: &'static str,
+    pub text: String,
+    /// The file that it has somebody write in the directory for marks; `None` if it only allows.
+    pub mark: Option<&'static str>,
+}
+
+/// What becomes of a repository's own settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProjectSettings {
+    /// The client is started without them.
+    LeftOut,
+    /// The client is not started.
+    Refused,
+}
+
+/// A check of `pvp doctor` that a client does not pass.
+pub struct FailsOpen {
+    /// What is tried: `command` or `read`.
+    pub kind: &'static str,
+    /// What the hook does.
+    pub hook: &'static str,
+    /// What that means to people.
+    pub note: &'static str,
 }
 
 /// What asks us about a call.
@@ -132,6 +173,16 @@ pub struct LaunchPlace {
 }
 
 impl LaunchPlace {
+    /// A place without an MCP server.
+    pub fn of(cli: &CliEnv, model: &ScriptedModel) -> Self {
+        Self {
+            model: model.url(),
+            home: cli.home(),
+            workdir: cli.workdir(),
+            mcp_server: None,
+        }
+    }
+
     /// Writes a file of the client's settings, below the home.
     pub fn write(&self, path: &str, content: &str) -> PathBuf {
         let path = self.home.join(path);
@@ -168,10 +219,26 @@ impl Client {
         let found = self.cannot.iter().find(|(cannot, _)| *cannot == scenario);
         found.map(|(_, reason)| *reason)
     }
+
+    /// What is different when it passes a scenario.
+    pub fn note_on(&self, scenario: Scenario) -> Option<&'static str> {
+        let found = self.notes.iter().find(|(noted, _)| *noted == scenario);
+        found.map(|(_, note)| *note)
+    }
 }
 
 fn packages() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bridges/clients/node_modules")
+}
+
+/// A program that leaves a mark, as the words of a command.
+fn mark_words(marks: &Path, mark: &str) -> [String; 3] {
+    ["sh".to_owned(), "-c".to_owned(), mark_line(marks, mark)]
+}
+
+/// The same as a command line.
+fn mark_line(marks: &Path, mark: &str) -> String {
+    format!("touch '{}'", text(&marks.join(mark)))
 }
 
 /// The prompt of a subagent, which has its script.

@@ -181,6 +181,15 @@ impl ScriptedModel {
         self.shared.lock().iter().cloned().collect()
     }
 
+    /// How often the main conversation was continued.
+    pub fn main_requests(&self) -> usize {
+        let requests = self.shared.lock();
+        let main = requests
+            .iter()
+            .filter(|request| request.conversation == ScriptedConversation::Main);
+        main.count()
+    }
+
     /// What the newest request of the main conversation says; empty if there was none.
     pub fn last_request_text(&self) -> String {
         self.last_main()

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 
 use crate::clients::{Client, Launch, LaunchPlace};
 use crate::support::cli::CliEnv;
@@ -13,7 +13,7 @@ use crate::support::cli::CliEnv;
 /// A running client. Everything that it started ends when this is dropped.
 pub struct ClientProcess {
     pub cli: CliEnv,
-    /// `pvp run`.
+    /// `pvp run`, or the client itself.
     child: Child,
     /// The variable that every process of this client has, and no other.
     mark: String,
@@ -22,20 +22,28 @@ pub struct ClientProcess {
 impl ClientProcess {
     /// Starts a client with `pvp run`, with the link of its agent.
     pub fn start(client: &Client, cli: CliEnv, place: &LaunchPlace, agent_link: &str) -> Self {
-        let Launch {
-            arguments,
-            environment,
-        } = (client.launch)(place);
         let mut command = cli.command(&["run", "--"]);
-        command.arg(client.program()).args(arguments);
+        command
+            .arg(client.program())
+            .env("PVP_AGENT_LINK", agent_link);
+        Self::spawn(command, cli, (client.launch)(place))
+    }
+
+    /// Starts a client alone, in a directory that it trusts.
+    pub fn start_unsupervised(client: &Client, cli: CliEnv, place: &LaunchPlace) -> Self {
+        let command = cli.program(client.program());
+        Self::spawn(command, cli, (client.unsupervised)(place))
+    }
+
+    fn spawn(mut command: Command, cli: CliEnv, launch: Launch) -> Self {
         let output = |name: &str| File::create(cli.home().join(name)).unwrap();
         command
-            .envs(environment)
+            .args(launch.arguments)
+            .envs(launch.environment)
             // So that a client reads no other's settings, and is sure of where it works.
             .env("PWD", cli.workdir())
             .env("XDG_DATA_HOME", cli.home().join("data"))
             .env("XDG_CACHE_HOME", cli.home().join("cache"))
-            .env("PVP_AGENT_LINK", agent_link)
             // Claude Code runs nothing as root unless it is told that the machine is a sandbox.
             .env("IS_SANDBOX", "1")
             .stdin(Stdio::null())

@@ -5,17 +5,33 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use crate::clients::{self, Client};
-use crate::scenarios::Scenario;
+use crate::scenarios::{BROKEN, Scenario};
 use crate::support::skip::is_ci;
 
 const BEGIN: &str = "<!-- results: begin; written by `make test-bridges` -->\n";
 const END: &str = "<!-- results: end -->";
 
 /// What came of a scenario with a client that failed none.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cell {
     Passed,
+    /// It passed in its own way.
+    PassedWith(&'static str),
+    /// What it must not run may run, as the scenario expects of it.
+    FailsOpen(&'static str),
     Cannot(&'static str),
+}
+
+impl Cell {
+    /// The word in the table, and what is said below it.
+    fn text(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::Passed => ("passed", None),
+            Self::PassedWith(note) => ("passed", Some(note)),
+            Self::FailsOpen(note) => ("fails open", Some(note)),
+            Self::Cannot(reason) => ("cannot", Some(reason)),
+        }
+    }
 }
 
 type Cells = BTreeMap<Scenario, Cell>;
@@ -48,43 +64,63 @@ fn write(table: &str) {
     );
 }
 
-/// A column for each client, a row for each scenario, and below it what cannot be, and why.
+/// A column for each client, a row for each promise, and below it what is not simply so, and why.
 fn table(known: &BTreeMap<&'static str, Cells>, version: impl Fn(&Client) -> String) -> String {
-    let row = |first: &str, cell: &dyn Fn(&Client) -> String| {
+    let row = |first: &str, cell: &mut dyn FnMut(&'static Client) -> String| {
         let cells = clients::ALL.iter().map(|client| cell(client));
         let cells: Vec<_> = std::iter::once(first.to_owned()).chain(cells).collect();
         format!("| {} |\n", cells.join(" | "))
     };
-    let mut reasons: Vec<&'static str> = Vec::new();
-    let mut table = row("", &|client| {
+    let mut notes = Notes::default();
+    let mut table = row("", &mut |client| {
         format!("{} {}", client.title, version(client))
     });
-    table += &row("---", &|_| "---".to_owned()).replace(' ', "");
-    table += &row("route", &|client| client.route.to_owned());
-    table += &row("degree", &|client| client.degree.to_owned());
+    table += &row("---", &mut |_| "---".to_owned()).replace(' ', "");
+    table += &row("route", &mut |client| client.route.to_owned());
+    table += &row("degree", &mut |client| client.degree.to_owned());
     for scenario in Scenario::ALL {
-        for client in clients::ALL {
-            if let Some(Cell::Cannot(reason)) = known[client.name].get(&scenario)
-                && !reasons.contains(reason)
-            {
-                reasons.push(reason);
+        let cell = |client: &Client| known[client.name][&scenario];
+        table += &row(scenario.promise(), &mut |client| notes.cell(cell(client)));
+        if scenario == Scenario::Doctor {
+            for (hook, promise) in BROKEN {
+                let cell = |client: &Client| broken_cell(client, cell(client), hook);
+                table += &row(promise, &mut |client| notes.cell(cell(client)));
             }
         }
-        table += &row(
-            scenario.promise(),
-            &|client| match &known[client.name][&scenario] {
-                Cell::Passed => "passed".to_owned(),
-                Cell::Cannot(reason) => {
-                    let number = reasons.iter().position(|it| it == reason).unwrap() + 1;
-                    format!("cannot ({number})")
-                }
-            },
-        );
     }
-    for (index, reason) in reasons.iter().enumerate() {
-        table += &format!("\n({}) {reason}\n", index + 1);
+    for (index, note) in notes.0.iter().enumerate() {
+        table += &format!("\n({}) {note}\n", index + 1);
     }
     table
+}
+
+/// What `pvp doctor` has found of a client whose hook is broken, if it found what was expected.
+fn broken_cell(client: &Client, found: Cell, hook: &str) -> Cell {
+    let open = client.fails_open.iter().find(|open| open.hook == hook);
+    match (found, open) {
+        (Cell::Passed | Cell::PassedWith(_), Some(open)) => Cell::FailsOpen(open.note),
+        (Cell::Passed | Cell::PassedWith(_), None) => Cell::Passed,
+        (Cell::FailsOpen(_) | Cell::Cannot(_), _) => found,
+    }
+}
+
+/// What is said below the table, each once, in the order in which it is referred to.
+#[derive(Default)]
+struct Notes(Vec<&'static str>);
+
+impl Notes {
+    fn cell(&mut self, cell: Cell) -> String {
+        let (word, note) = cell.text();
+        let Some(note) = note else {
+            return word.to_owned();
+        };
+        let index = self.0.iter().position(|it| *it == note);
+        let index = index.unwrap_or_else(|| {
+            self.0.push(note);
+            self.0.len() - 1
+        });
+        format!("{word} ({})", index + 1)
+    }
 }
 
 #[test]
@@ -103,18 +139,50 @@ fn the_page_has_every_client_and_scenario() {
     for scenario in Scenario::ALL {
         assert!(table.contains(scenario.promise()), "{scenario:?}");
     }
+    for client in clients::ALL {
+        let notes = client.notes.iter().chain(client.cannot);
+        let notes = notes.map(|(_, note)| *note);
+        for note in notes.chain(client.fails_open.iter().map(|open| open.note)) {
+            assert!(table.contains(note), "{}: {note}", client.title);
+        }
+    }
 }
 
 #[test]
-fn the_table_says_what_cannot_be_and_why() {
-    let cell = |scenario| match scenario == Scenario::Edit {
-        true => Cell::Cannot("nothing can be edited"),
-        false => Cell::Passed,
+fn the_table_says_what_is_not_simply_so_and_why() {
+    let cell = |client: &Client, scenario| match (client.name, scenario) {
+        ("claude", Scenario::Edit) => Cell::Cannot("nothing can be edited"),
+        (_, Scenario::Reject) => Cell::PassedWith("slowly"),
+        _ => Cell::Passed,
     };
-    let cells = || Scenario::ALL.into_iter().map(|it| (it, cell(it))).collect();
-    let known = clients::ALL.iter().map(|it| (it.name, cells())).collect();
-    let table = table(&known, |_| "1.0".to_owned());
+    let cells = |client| {
+        Scenario::ALL
+            .into_iter()
+            .map(move |it| (it, cell(client, it)))
+    };
+    let known = clients::ALL.iter().map(|it| (it.name, cells(it).collect()));
+    let table = table(&known.collect(), |_| "1.0".to_owned());
     assert!(table.starts_with("|  | Claude Code 1.0 | "), "{table}");
-    assert!(table.contains("| cannot (1) |"), "{table}");
-    assert!(table.ends_with("\n(1) nothing can be edited\n"), "{table}");
+    let cells_of = |promise: &str| {
+        let row = table.lines().find(|line| line.contains(promise));
+        let cells: Vec<_> = row.unwrap().trim_matches('|').split('|').collect();
+        cells[1..]
+            .iter()
+            .map(|cell| cell.trim().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(cells_of(Scenario::Approve.promise()), ["passed"; 5]);
+    assert_eq!(cells_of(Scenario::Reject.promise()), ["passed (1)"; 5]);
+    assert_eq!(
+        cells_of(Scenario::Edit.promise())[..2],
+        ["cannot (2)", "passed"]
+    );
+    assert_eq!(
+        cells_of("prints garbage")[..2],
+        ["fails open (4)", "passed"]
+    );
+    assert!(
+        table.contains("\n(1) slowly\n\n(2) nothing can be edited\n\n(3) "),
+        "{table}"
+    );
 }

@@ -1,7 +1,9 @@
 //! What every client must do, and the run through all of it.
 
 mod decisions;
+mod doctor;
 mod failures;
+mod hostile;
 mod terminal;
 mod tools;
 
@@ -13,6 +15,8 @@ use tokio::task::JoinSet;
 
 use crate::clients::Client;
 use crate::results::{self, Cell};
+
+pub use doctor::BROKEN;
 
 /// Clients that run at the same time. Most of the time they wait for people, leases and servers.
 static SLOTS: Semaphore = Semaphore::const_new(5);
@@ -41,11 +45,13 @@ pub enum Scenario {
     ServerDownDuring,
     ClientKilled,
     AskerKilled,
+    HostileRepository,
     OwnTerminal,
+    Doctor,
 }
 
 impl Scenario {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Approve,
         Self::Reject,
         Self::Edit,
@@ -61,7 +67,9 @@ impl Scenario {
         Self::ServerDownDuring,
         Self::ClientKilled,
         Self::AskerKilled,
+        Self::HostileRepository,
         Self::OwnTerminal,
+        Self::Doctor,
     ];
 
     /// Its name on the command line of a run.
@@ -82,7 +90,9 @@ impl Scenario {
             Self::ServerDownDuring => "server-down-during",
             Self::ClientKilled => "client-killed",
             Self::AskerKilled => "asker-killed",
+            Self::HostileRepository => "hostile-repository",
             Self::OwnTerminal => "own-terminal",
+            Self::Doctor => "doctor",
         }
     }
 
@@ -104,7 +114,11 @@ impl Scenario {
             Self::ServerDownDuring => "runs nothing when the server goes away while it waits",
             Self::ClientKilled => "killed: what waits is withdrawn, what runs ends as unknown",
             Self::AskerKilled => "runs nothing when what asks for it is killed",
+            Self::HostileRepository => {
+                "a repository's settings change nothing and run nothing: they are left out, or it is not started"
+            }
             Self::OwnTerminal => "in its own terminal, a person there approves and rejects",
+            Self::Doctor => "`pvp doctor`: does not run what is denied; the model reads the reason",
         }
     }
 
@@ -125,7 +139,9 @@ impl Scenario {
             Self::ServerDownDuring => failures::server_down_during(client).await,
             Self::ClientKilled => failures::client_killed(client).await,
             Self::AskerKilled => failures::asker_killed(client).await,
+            Self::HostileRepository => hostile::hostile_repository(client).await,
             Self::OwnTerminal => terminal::own_terminal(client).await,
+            Self::Doctor => doctor::doctor(client).await,
         }
     }
 }
@@ -151,7 +167,10 @@ pub async fn run_all(client: &'static Client) {
     let mut failed = Vec::new();
     while let Some(played) = plays.join_next().await {
         match played.unwrap() {
-            (scenario, Ok(())) => cells.push((scenario, Cell::Passed)),
+            (scenario, Ok(())) => {
+                let note = client.note_on(scenario);
+                cells.push((scenario, note.map_or(Cell::Passed, Cell::PassedWith)));
+            }
             (scenario, Err(why)) => failed.push(format!("{}: {why}", scenario.name())),
         }
     }

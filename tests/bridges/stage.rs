@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::clients::{Client, LaunchPlace};
+use crate::clients::{Client, HostileFile, LaunchPlace};
 use crate::model::{ScriptedModel, ScriptedTurn, SeenRequest};
 use crate::process::ClientProcess;
 use crate::support::cli::CliEnv;
@@ -41,6 +41,8 @@ pub struct Setting {
     pub files: &'static [(&'static str, &'static str)],
     /// Whether the client has the MCP server `echo`.
     pub mcp: bool,
+    /// Whether the workspace has settings that would rule over the client.
+    pub hostile: bool,
 }
 
 /// A call that waits for people.
@@ -73,13 +75,14 @@ impl Stage {
         for (name, content) in setting.files {
             std::fs::write(cli.workdir().join(name), content).unwrap();
         }
+        if setting.hostile {
+            write_hostile(&cli, (client.hostile_files)(&marks(&cli)));
+        }
         let model = ScriptedModel::start(script(&cli.workdir())).await;
         let user = server.invite(client.name, &["driver"], &["--kind", "agent"]);
         let place = LaunchPlace {
-            model: model.url(),
-            home: cli.home(),
-            workdir: cli.workdir(),
             mcp_server: setting.mcp.then(mcp_server),
+            ..LaunchPlace::of(&cli, &model)
         };
         let link = server.link(&user, Some(SESSION));
         let process = ClientProcess::start(client, cli, &place, &link);
@@ -178,12 +181,28 @@ impl Stage {
         result_of(&mut self.ann, &call.proposal).await
     }
 
-    /// Waits for how a gate ended.
+    /// Waits for the message that says how a gate ended.
     pub async fn resolution(&mut self, call: &WaitingCall) -> Value {
         let of_call = |message: &Value| {
             message["type"] == "gate.resolve" && message["payload"]["gate"] == *call.gate
         };
-        self.ann.wait(of_call).await["payload"].clone()
+        self.ann.wait(of_call).await
+    }
+
+    /// Waits for the message with the result of a call.
+    pub async fn result_message(&mut self, call: &WaitingCall) -> Value {
+        let of_call = |message: &Value| {
+            message["type"] == "tool.result"
+                && message["payload"]["tool_proposal"] == *call.proposal
+        };
+        self.ann.wait(of_call).await
+    }
+
+    /// A message that the server receives at this moment.
+    pub async fn message_of_this_moment(&mut self) -> Value {
+        let note = json!({ "key": "moment", "content_type": "text", "content": "now" });
+        self.ann.send_and_ack("context.add", note).await;
+        self.ann.wait_for("context.add").await
     }
 
     /// Everything of a kind that is in the record.
@@ -246,6 +265,22 @@ fn summary(message: &Value) -> String {
 pub fn line_of(payload: &Value) -> String {
     let line = &payload["arguments"]["full_command"];
     line.as_str().unwrap_or_default().to_owned()
+}
+
+/// The directory in which hostile files have marks written.
+pub fn marks(cli: &CliEnv) -> PathBuf {
+    let marks = cli.home().join("marks");
+    std::fs::create_dir_all(&marks).unwrap();
+    marks
+}
+
+/// Writes files into the workspace.
+pub fn write_hostile(cli: &CliEnv, files: impl IntoIterator<Item = HostileFile>) {
+    for file in files {
+        let path = cli.workdir().join(file.path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, file.text).unwrap();
+    }
 }
 
 fn mcp_server() -> PathBuf {

@@ -46,22 +46,22 @@ pub async fn approve(client: &'static Client) {
 /// The card says which client, which version, and how sure it is.
 async fn assert_is_by(client: &Client, stage: &mut Stage, payload: &Value) {
     if client.degree == "executed" {
-        // Our executor speaks for itself; the participant says for whom.
         let announced = stage.recorded("participant.announce").await;
         let agent = announced.iter().find(|it| it["id"] == *stage.agent);
         let metadata = &agent.unwrap()["metadata"];
         assert_eq!(metadata["client"], client.name, "{metadata}");
         assert_eq!(metadata["client_version"], client.version());
+        // What our executor runs is `executed` without saying so.
         assert_eq!(
             (&payload["runs"], &payload["degree"]),
             (&Value::Null, &Value::Null)
         );
     } else {
-        assert_eq!(payload["origin"]["client"], client.name, "{payload}");
-        assert_eq!(payload["origin"]["version"], client.version());
         assert_eq!(payload["runs"], "client");
         assert_eq!(payload["degree"], client.degree);
     }
+    assert_eq!(payload["origin"]["client"], client.name, "{payload}");
+    assert_eq!(payload["origin"]["version"], client.version());
     let offered = stage.model.tools_offered();
     let mut removed = client.removed_tools.iter();
     assert_eq!(

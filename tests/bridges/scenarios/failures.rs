@@ -7,6 +7,7 @@ use crate::clients::{Asker, Client, ServerAway};
 use crate::model::SeenRequest;
 use crate::process::RunningProcess;
 use crate::stage::{Setting, Stage};
+use crate::support::session::assert_within_a_lease;
 
 /// Runs until it is told to go on. It gives up after a while, for when the test is gone.
 const UNTIL_TOLD: &str =
@@ -18,6 +19,8 @@ pub async fn interrupt(client: &'static Client) {
     let call = stage.next_gate().await;
     stage.approve(&call).await;
     stage.wait_for_file("started").await;
+    // The model waits for the result of this call.
+    let asked_before = stage.model.main_requests();
     let interrupt = json!({
         "raised_by": stage.ann.participant, "urgency": "stop", "message": "wrong branch",
         "target": stage.agent,
@@ -37,6 +40,8 @@ pub async fn interrupt(client: &'static Client) {
     assert_nothing_runs(&stage);
     assert!(!stage.exists("finished"));
     assert!(!stage.exists("more"));
+    let asked = stage.model.main_requests() - asked_before;
+    assert_eq!(asked, client.requests_after_interrupt);
 }
 
 /// That no command of the client is left.
@@ -103,8 +108,14 @@ async fn killed_while_waiting(client: &'static Client) {
     let mut stage = Stage::start(client, Setting::default(), |_| script).await;
     let call = stage.next_gate().await;
     kill_client(client, &stage);
+    // The last renewal of its lease came before this.
+    let killed = stage.message_of_this_moment().await;
     let resolved = stage.resolution(&call).await;
-    assert_eq!(resolved["outcome"], "cancelled", "{resolved}");
+    let outcome = &resolved["payload"]["outcome"];
+    assert_eq!(outcome, "cancelled", "{resolved}");
+    if client.degree != "executed" {
+        assert_within_a_lease(&killed, &resolved);
+    }
     assert!(!stage.exists("made"));
 }
 
@@ -115,7 +126,12 @@ async fn killed_while_running(client: &'static Client) {
     stage.approve(&call).await;
     stage.wait_for_file("started").await;
     kill_client(client, &stage);
-    let result = stage.result(&call).await;
+    let killed = stage.message_of_this_moment().await;
+    let ended = stage.result_message(&call).await;
+    if client.degree != "executed" {
+        assert_within_a_lease(&killed, &ended);
+    }
+    let result = &ended["payload"];
     assert_eq!(result["success"], false, "{result}");
     let outcome = match client.degree {
         // Our own executor knows that it stopped it.

@@ -45,12 +45,7 @@ pub async fn own_terminal(client: &'static Client) {
         .map(|line| ScriptedTurn::Calls(vec![(client.shell)(line)]));
     let model =
         ScriptedModel::start([&script[..], &[ScriptedTurn::text(LAST_WORDS)]].concat()).await;
-    let place = LaunchPlace {
-        model: model.url(),
-        home: cli.home(),
-        workdir: cli.workdir(),
-        mcp_server: None,
-    };
+    let place = LaunchPlace::of(&cli, &model);
     let agent = server.invite(client.name, &["driver"], &["--kind", "agent"]);
     let link = server.link(&agent, Some(SESSION));
     let cli = Arc::new(cli);
