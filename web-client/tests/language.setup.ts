@@ -1,5 +1,6 @@
 // The page draws nothing before its language is there, so neither does a test.
 
-import { setLanguage } from "../src/i18n";
+import { loadLaterTexts, setLanguage } from "../src/i18n";
 
 await setLanguage("en");
+await loadLaterTexts();

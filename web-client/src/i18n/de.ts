@@ -1,7 +1,7 @@
 // Every text of the page, in German. The reader is addressed with "du"; people are named by what they do,
 // so that no word says whether they are men or women.
 
-import type { Strings } from "./index";
+import type { FirstTexts, LaterTexts, Strings } from "./index";
 
 const plural = (count: number, one: string, many: string) => `${count} ${count === 1 ? one : many}`;
 
@@ -33,7 +33,7 @@ export const workerTexts: Strings["worker"] = {
   risks: { safe: "harmlos", low: "geringes Risiko", medium: "mittleres Risiko", high: "hohes Risiko", critical: "kritisch" } as { [key: string]: string },
 };
 
-export const de: Strings = {
+export const firstTexts: FirstTexts = {
   app: {
     inbox: "Eingang",
     sessions: "Sitzungen",
@@ -81,28 +81,11 @@ export const de: Strings = {
     withdrawn: "Du hast die Eingabe zurückgezogen.",
     takenElsewhere: "Ein anderer Tab hat die Eingabe übernommen.",
     otherServer: "Unter dieser Adresse antwortet ein anderer Server als der, bei dem du angemeldet bist. Ihm wurde nichts gesendet.",
+    signedOut: "Dieses Gerät wurde abgemeldet: Sein Token wurde widerrufen oder ist abgelaufen. Bitte um eine neue Einladung.",
+    serverChanged: "Unter dieser Adresse antwortet ein anderer Server als der, bei dem du angemeldet warst. Ihm wurde nichts gesendet. Wenn der andere wieder da ist, lade diese Seite neu, und du bist dort angemeldet.",
+    pushUnsupported: "Dieser Browser empfängt nichts, solange die Seite zu ist. Dafür braucht es https; lege die Seite auf einem iPhone zuerst auf den Home-Bildschirm.",
     anyBrowser: "Browser",
     browserOn: (browser: string, system: string) => `${browser} auf ${system}`,
-  },
-  welcome: {
-    heading: "Gemeinsam entscheiden, was ein KI-Agent ausführen darf",
-    intro: "Öffne einen Einladungslink oder füge ihn hier ein. Du kannst auch einen Beitrittscode eingeben.",
-    linkLabel: "Einladungslink oder Beitrittscode",
-    join: "Beitreten",
-    nameLabel: "Dein Name, wie andere ihn sehen",
-    codeHeading: "Du bist eingeladen",
-    codeIntro: "Der Code gilt einmal und macht dieses Gerät zu deinem.",
-    badLink: "Das ist weder ein Link noch ein Beitrittscode. Ein Link sieht aus wie https://host/#token=…, ein Code wie 7QK2M-R8T4X-0B6FJ-ZN3WG.",
-    switchHeading: "Der Link einer anderen Person",
-    switchIntro: (old: string, fresh: string) => `Dieses Gerät gehört ${old}. Der Link ist für ${fresh}. Wenn du fortfährst, wird ${old} hier abgemeldet.`,
-    switchYes: (name: string) => `Als ${name} fortfahren`,
-    switchNo: (name: string) => `Als ${name} bleiben`,
-    switchNew: "neu hier",
-    signedOut: "Dieses Gerät wurde abgemeldet: Sein Token wurde widerrufen oder ist abgelaufen. Bitte um eine neue Einladung.",
-    otherServer: "Unter dieser Adresse antwortet ein anderer Server als der, bei dem du angemeldet warst. Ihm wurde nichts gesendet. Wenn der andere wieder da ist, lade diese Seite neu, und du bist dort angemeldet.",
-    aside: (name: string) => `Bei einem anderen Server, der diese Adresse hatte, bist du als ${name} angemeldet. Wenn dies derselbe Server ist und sein Betreiber den Schlüssel ersetzt hat, kannst du fortfahren: Dabei wird ihm dein Token gesendet.`,
-    trust: (name: string) => `Es ist derselbe Server: als ${name} fortfahren`,
-    howTo: "Auf einem Rechner, an dem du PVP benutzt, zeigt `pvp open` einen Link für diesen Browser. Noch keine Einladung? Auf dem Rechner des Servers erstellt `pvp invite --qr` eine.",
   },
   inbox: {
     heading: "Wartet auf eine Entscheidung",
@@ -315,12 +298,6 @@ export const de: Strings = {
     noResult: "in der Sandbox versucht, ohne Ergebnis",
     noResultBecause: (why: string) => `in der Sandbox versucht, ohne Ergebnis: ${why}`,
   },
-  vote: {
-    heading: "Eine Entscheidung für dich",
-    as: (name: string) => `Du entscheidest als ${name}`,
-    dead: "Dieser Link gilt nicht mehr. Er endet mit der Entscheidung.",
-    openPage: "PVP öffnen",
-  },
   standing: {
     may_vote: "Du darfst abstimmen.",
     approved: "Du hast genehmigt; ablehnen kannst du noch.",
@@ -482,30 +459,6 @@ export const de: Strings = {
     inDirectory: (directory: string) => `in ${directory}`,
     droppedBytes: (n: number) => `… ${n} Bytes werden hier nicht gezeigt …`,
   },
-  terminal: {
-    type: "Hineintippen",
-    leave: "Tippen beenden",
-    leaveHint: "Strg+Umschalt+Eingabe verlässt das Terminal.",
-    recorded: "Alles, was du tippst, steht im Protokoll, auch Passwörter.",
-    input: (command: string) => `Tippen in: ${command}`,
-    keys: "Tasten",
-    keyNames: { control: "Strg", escape: "Escape", tab: "Tabulator", left: "Links", down: "Runter", up: "Hoch", right: "Rechts" },
-    notConnected: "Nicht gesendet: keine Verbindung zum Server.",
-    viewer: (command: string) => `Ausgabe von ${command}`,
-    whichStream: "Welche Ausgabe",
-    streams: { both: "Beide", stdout: "out", stderr: "err" },
-    nothingYet: "Bisher nichts gefunden. Weiter sucht weiter.",
-    showAround: (line: number) => `Die Zeilen um Zeile ${line} zeigen`,
-    pages: "Seiten",
-    first: "Anfang",
-    previous: "Zurück",
-    next: "Weiter",
-    last: "Ende",
-    range: (from: number, to: number, total: number) => (total === 0 ? "0 Zeilen" : `${from}–${to} von ${total === 1 ? "1 Zeile" : `${total} Zeilen`}`),
-    found: (n: number) => `${n === 1 ? "1 Zeile" : `${n} Zeilen`} hier gefunden`,
-    reading: (lines: number, total: number) => `Lese ${lines} von ${total} …`,
-    savedPart: "Nur der Anfang wurde gesichert: Die Ausgabe ist zu groß für einen Browser.",
-  },
   composer: {
     label: "Nachricht, !Befehl oder /help",
     placeholder: "Nachricht schreiben",
@@ -579,19 +532,6 @@ export const de: Strings = {
     urgencies: { pause: "nach dem laufenden Befehl", stop: "beendet den laufenden Befehl", emergency: "beendet alles, was läuft" },
     typing: (names: string) => `${names} schreibt …`,
   },
-  replay: {
-    controls: "Wiedergabe",
-    position: "Stelle in der Sitzung",
-    at: (entry: number, total: number, time: string) => `Eintrag ${entry} von ${total}${time === "" ? "" : `, ${time}`}`,
-    play: "Abspielen",
-    pause: "Anhalten",
-    back: "Einen Schritt zurück",
-    forward: "Einen Schritt vor",
-    speed: "Geschwindigkeit",
-    loading: (loaded: number, head: number) => `(${loaded} von ${head} geladen)`,
-    newer: (n: number) => (n === 1 ? "1 neueren Eintrag laden" : `${n} neuere Einträge laden`),
-    cut: (n: number) => (n === 1 ? "Die Sitzung ist zu lang für einen Browser; ihr erster Eintrag ist hier." : `Die Sitzung ist zu lang für einen Browser; ihre ersten ${n} Einträge sind hier.`),
-  },
   time: {
     seconds: (n: number) => `${n} s`,
     minutes: (n: number, s: number) => `${n}:${String(s).padStart(2, "0")}`,
@@ -608,6 +548,71 @@ export const de: Strings = {
     approver: "Genehmigen",
     admin: "Admin",
   } as { [key: string]: string },
+  worker: workerTexts,
+};
+
+export const laterTexts: LaterTexts = {
+  welcome: {
+    heading: "Gemeinsam entscheiden, was ein KI-Agent ausführen darf",
+    intro: "Öffne einen Einladungslink oder füge ihn hier ein. Du kannst auch einen Beitrittscode eingeben.",
+    linkLabel: "Einladungslink oder Beitrittscode",
+    join: "Beitreten",
+    nameLabel: "Dein Name, wie andere ihn sehen",
+    codeHeading: "Du bist eingeladen",
+    codeIntro: "Der Code gilt einmal und macht dieses Gerät zu deinem.",
+    badLink: "Das ist weder ein Link noch ein Beitrittscode. Ein Link sieht aus wie https://host/#token=…, ein Code wie 7QK2M-R8T4X-0B6FJ-ZN3WG.",
+    switchHeading: "Der Link einer anderen Person",
+    switchIntro: (old: string, fresh: string) => `Dieses Gerät gehört ${old}. Der Link ist für ${fresh}. Wenn du fortfährst, wird ${old} hier abgemeldet.`,
+    switchYes: (name: string) => `Als ${name} fortfahren`,
+    switchNo: (name: string) => `Als ${name} bleiben`,
+    switchNew: "neu hier",
+    aside: (name: string) => `Bei einem anderen Server, der diese Adresse hatte, bist du als ${name} angemeldet. Wenn dies derselbe Server ist und sein Betreiber den Schlüssel ersetzt hat, kannst du fortfahren: Dabei wird ihm dein Token gesendet.`,
+    trust: (name: string) => `Es ist derselbe Server: als ${name} fortfahren`,
+    howTo: "Auf einem Rechner, an dem du PVP benutzt, zeigt `pvp open` einen Link für diesen Browser. Noch keine Einladung? Auf dem Rechner des Servers erstellt `pvp invite --qr` eine.",
+  },
+  vote: {
+    heading: "Eine Entscheidung für dich",
+    as: (name: string) => `Du entscheidest als ${name}`,
+    dead: "Dieser Link gilt nicht mehr. Er endet mit der Entscheidung.",
+    openPage: "PVP öffnen",
+  },
+  terminal: {
+    type: "Hineintippen",
+    leave: "Tippen beenden",
+    leaveHint: "Strg+Umschalt+Eingabe verlässt das Terminal.",
+    recorded: "Alles, was du tippst, steht im Protokoll, auch Passwörter.",
+    input: (command: string) => `Tippen in: ${command}`,
+    keys: "Tasten",
+    keyNames: { control: "Strg", escape: "Escape", tab: "Tabulator", left: "Links", down: "Runter", up: "Hoch", right: "Rechts" },
+    notConnected: "Nicht gesendet: keine Verbindung zum Server.",
+    viewer: (command: string) => `Ausgabe von ${command}`,
+    whichStream: "Welche Ausgabe",
+    streams: { both: "Beide", stdout: "out", stderr: "err" },
+    nothingYet: "Bisher nichts gefunden. Weiter sucht weiter.",
+    showAround: (line: number) => `Die Zeilen um Zeile ${line} zeigen`,
+    pages: "Seiten",
+    first: "Anfang",
+    previous: "Zurück",
+    next: "Weiter",
+    last: "Ende",
+    range: (from: number, to: number, total: number) => (total === 0 ? "0 Zeilen" : `${from}–${to} von ${total === 1 ? "1 Zeile" : `${total} Zeilen`}`),
+    found: (n: number) => `${n === 1 ? "1 Zeile" : `${n} Zeilen`} hier gefunden`,
+    reading: (lines: number, total: number) => `Lese ${lines} von ${total} …`,
+    savedPart: "Nur der Anfang wurde gesichert: Die Ausgabe ist zu groß für einen Browser.",
+  },
+  replay: {
+    controls: "Wiedergabe",
+    position: "Stelle in der Sitzung",
+    at: (entry: number, total: number, time: string) => `Eintrag ${entry} von ${total}${time === "" ? "" : `, ${time}`}`,
+    play: "Abspielen",
+    pause: "Anhalten",
+    back: "Einen Schritt zurück",
+    forward: "Einen Schritt vor",
+    speed: "Geschwindigkeit",
+    loading: (loaded: number, head: number) => `(${loaded} von ${head} geladen)`,
+    newer: (n: number) => (n === 1 ? "1 neueren Eintrag laden" : `${n} neuere Einträge laden`),
+    cut: (n: number) => (n === 1 ? "Die Sitzung ist zu lang für einen Browser; ihr erster Eintrag ist hier." : `Die Sitzung ist zu lang für einen Browser; ihre ersten ${n} Einträge sind hier.`),
+  },
   list: {
     heading: "Sitzungen",
     search: "Sitzungen suchen",
@@ -627,8 +632,8 @@ export const de: Strings = {
     left: "Haben die Sitzung verlassen",
     you: "du",
     nobody: "Niemand ist hier.",
-    roles: "Rollen",
     noRoles: "keine Rolle",
+    roles: "Rollen",
     invitedBy: (name: string) => `eingeladen von ${name}`,
     lastActive: (time: string) => `zuletzt aktiv ${time}`,
     timedOut: "Zu lange still: zählt bei Entscheidungen nicht mit.",
@@ -935,7 +940,6 @@ export const de: Strings = {
     pushStop: "Ausschalten",
     pushStarted: "Dieses Gerät meldet sich, wenn etwas auf dich wartet.",
     pushStopped: "Dieses Gerät meldet sich nicht mehr.",
-    pushUnsupported: "Dieser Browser empfängt nichts, solange die Seite zu ist. Dafür braucht es https; lege die Seite auf einem iPhone zuerst auf den Home-Bildschirm.",
     channels: "Andere Wege",
     channelsNone: "Noch keine.",
     kinds: { webhook: "Webhook", ntfy: "ntfy", slack: "Slack", discord: "Discord", email: "E-Mail", push: "Browser" } as { [key: string]: string },
@@ -984,5 +988,7 @@ export const de: Strings = {
     saved: "Gespeichert.",
     unsaved: "Es gibt Änderungen, die nicht gespeichert sind.",
   },
-  worker: workerTexts,
 };
+
+// Marked as pure, so that a file that does not use it leaves it out.
+export const de: Strings = /* @__PURE__ */ Object.assign({}, firstTexts, laterTexts);

@@ -140,21 +140,6 @@ export function Fact({ name, children }: { name: string; children: ComponentChil
   );
 }
 
-/** The first items of a long list, and a button for more. */
-export function Capped<T>({ items, size, children }: { items: readonly T[]; size: number; children(shown: readonly T[]): ComponentChildren }) {
-  const [limit, setLimit] = useState(size);
-  return (
-    <>
-      {children(items.slice(0, limit))}
-      {items.length > limit && (
-        <button type="button" class="wide" onClick={() => setLimit(limit + size)}>
-          {t().app.more}
-        </button>
-      )}
-    </>
-  );
-}
-
 const UNITS: readonly (readonly [Intl.RelativeTimeFormatUnit, number])[] = [
   ["day", 86_400],
   ["hour", 3600],

@@ -59,7 +59,7 @@ export class SignIn<A extends Running> {
     if (link?.token) return this.openToken(link.token, link);
     if (link?.device) return this.openDeviceCode(link.device, link);
     if (link?.code) return this.turnTo({ kind: "ask_name", code: link.code, link, problem: null });
-    if (device === null) return this.turnTo({ kind: "welcome", problem: meeting === "other" ? t().welcome.otherServer : null });
+    if (device === null) return this.turnTo({ kind: "welcome", problem: meeting === "other" ? t().net.serverChanged : null });
     this.signIn(device, link);
     try {
       if ((await this.parts.refreshDevice(device)) === null) this.signedOut(device, null);
@@ -139,7 +139,7 @@ export class SignIn<A extends Running> {
     const other = this.parts.storedDevice();
     if (other !== null) return isShown ? this.signIn(other, null) : undefined;
     void this.parts.dropPush().catch(() => undefined);
-    if (isShown) this.turnTo({ kind: "welcome", problem: t().welcome.signedOut });
+    if (isShown) this.turnTo({ kind: "welcome", problem: t().net.signedOut });
   }
 
   private async openToken(token: string, link: LinkContents): Promise<void> {

@@ -8,7 +8,7 @@ import { announce } from "../state/announcements";
 import { second } from "../state/clock";
 import { OutputTail, StaticOutput } from "../terminal/StaticOutput";
 import { duration, runTime } from "../ui/format";
-import { later } from "../ui/later";
+import { later, laterWithTexts } from "../ui/later";
 import { messageOf } from "../ui/message";
 import { nameOf } from "./parts";
 import { useSource } from "./source";
@@ -16,8 +16,8 @@ import type { Versioned } from "./source";
 
 /** Most who follow a link see no terminal. Until it is loaded, and without it, output is drawn from its text. */
 const LiveOutput = later(async () => (await import("../terminal/LiveOutput")).LiveOutput, OutputTail);
-const PtyPane = later(async () => (await import("../terminal/PtyPane")).PtyPane, OutputTail);
-const OutputViewer = later(async () => (await import("../terminal/OutputViewer")).OutputViewer);
+const PtyPane = laterWithTexts(async () => (await import("../terminal/PtyPane")).PtyPane, OutputTail);
+const OutputViewer = laterWithTexts(async () => (await import("../terminal/OutputViewer")).OutputViewer);
 
 export function Run({ proposal, version }: Versioned & { proposal: Proposal }) {
   if (proposal.run === null && proposal.finish === null) return null;

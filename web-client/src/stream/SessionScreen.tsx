@@ -15,16 +15,16 @@ import { Stream } from "./Stream";
 import { ScreenPool } from "../terminal/pool";
 import { Boundary } from "../ui/Boundary";
 import { useApp } from "../ui/context";
-import { later } from "../ui/later";
+import { laterWithTexts } from "../ui/later";
 import { usePresence } from "./presence";
 import { SessionHeader } from "./SessionHeader";
 
-const Replay = later(async () => (await import("../replay/Replay")).Replay);
-const PeoplePanel = later(async () => (await import("../screens/PeoplePanel")).PeoplePanel);
-const HistoryPanel = later(async () => (await import("../screens/HistoryPanel")).HistoryPanel);
-const RulesPanel = later(async () => (await import("../screens/RulesPanel")).RulesPanel);
-const AuditPanel = later(async () => (await import("../screens/AuditPanel")).AuditPanel);
-const SharePanel = later(async () => (await import("../screens/SharePanel")).SharePanel);
+const Replay = laterWithTexts(async () => (await import("../replay/Replay")).Replay);
+const PeoplePanel = laterWithTexts(async () => (await import("../screens/PeoplePanel")).PeoplePanel);
+const HistoryPanel = laterWithTexts(async () => (await import("../screens/HistoryPanel")).HistoryPanel);
+const RulesPanel = laterWithTexts(async () => (await import("../screens/RulesPanel")).RulesPanel);
+const AuditPanel = laterWithTexts(async () => (await import("../screens/AuditPanel")).AuditPanel);
+const SharePanel = laterWithTexts(async () => (await import("../screens/SharePanel")).SharePanel);
 
 /** How many entries are asked for by those who want to read everything. */
 const WHOLE_HISTORY = 1_000_000;

@@ -13,11 +13,11 @@ import { useApp } from "./context";
 import { GatePage } from "./GatePage";
 import { Icon } from "./Icon";
 import { Inbox } from "./Inbox";
-import { later } from "./later";
+import { later, laterWithTexts } from "./later";
 
 const SessionScreen = later(async () => (await import("../stream/SessionScreen")).SessionScreen);
-const Sessions = later(async () => (await import("./Sessions")).Sessions);
-const Settings = later(async () => (await import("./Settings")).Settings);
+const Sessions = laterWithTexts(async () => (await import("./Sessions")).Sessions);
+const Settings = laterWithTexts(async () => (await import("./Settings")).Settings);
 
 export function Frame() {
   const app = useApp();

@@ -6,8 +6,8 @@ import { GateChoice, GateLink, GateList } from "../card/GateRow";
 import { sortGates } from "../card/order";
 import { Preflight } from "../card/Preflight";
 import { t } from "../i18n";
-import { Capped } from "../screens/parts";
 import { Boundary } from "./Boundary";
+import { Capped } from "./Capped";
 import { useApp } from "./context";
 
 /** Entries drawn at once, and chosen at once: an agent may ask for more than anybody reads. */

@@ -12,8 +12,12 @@ import { go } from "../state/route";
 import { SignIn } from "../state/sign_in";
 import { AppContext } from "./context";
 import { Frame } from "./Frame";
-import { VotePage } from "./VotePage";
-import { AskName, ConfirmSwitch, Welcome } from "./Welcome";
+import { laterWithTexts } from "./later";
+
+const VotePage = laterWithTexts(async () => (await import("./VotePage")).VotePage);
+const Welcome = laterWithTexts(async () => (await import("./Welcome")).Welcome);
+const AskName = laterWithTexts(async () => (await import("./Welcome")).AskName);
+const ConfirmSwitch = laterWithTexts(async () => (await import("./Welcome")).ConfirmSwitch);
 
 export function Root() {
   const signIn = useMemo(() => new SignIn<App>({ ...devices, dropPush, run, openTarget }), []);

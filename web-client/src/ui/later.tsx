@@ -2,7 +2,7 @@
 
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { t } from "../i18n";
+import { loadLaterTexts, t } from "../i18n";
 
 type State<P> = { kind: "loading" } | { kind: "ready"; component: ComponentType<P> } | { kind: "failed" };
 
@@ -37,6 +37,11 @@ export function later<P extends object>(load: () => Promise<ComponentType<P>>, U
         return <NotLoaded onRetry={() => setState({ kind: "loading" })} />;
     }
   };
+}
+
+/** The same for a screen that says what is among the `laterTexts`. */
+export function laterWithTexts<P extends object>(load: () => Promise<ComponentType<P>>, Until?: ComponentType<P>): ComponentType<P> {
+  return later(async () => (await Promise.all([load(), loadLaterTexts()]))[0], Until);
 }
 
 /** The network is gone, or the server has another version of the page. */

@@ -95,10 +95,21 @@ async function open(hash: string): Promise<void> {
   await rest();
 }
 
+/** What is drawn once its screen is loaded. */
+function shown<E extends Element>(selector: string, isIt: (found: E) => boolean = () => true): Promise<E> {
+  const find = async () => {
+    await act(() => new Promise((resolve) => setTimeout(resolve, 0)));
+    const all = [...document.querySelectorAll<E>(selector)];
+    const found = all.find(isIt);
+    if (found === undefined) throw new Error(`not among ${all.length} of ${selector}: ${all.map((one) => one.textContent).join(" | ")}`);
+    return found;
+  };
+  return vi.waitFor(find, { timeout: 10_000 });
+}
+
 async function press(name: string | RegExp): Promise<void> {
-  const buttons = [...document.querySelectorAll("button")];
-  const button = buttons.find((found) => (typeof name === "string" ? found.textContent === name : name.test(found.textContent ?? "")));
-  if (button === undefined) throw new Error(`no button ${name}; there are ${buttons.map((found) => found.textContent).join(" | ")}`);
+  const isIt = ({ textContent }: HTMLButtonElement) => (typeof name === "string" ? textContent === name : name.test(textContent ?? ""));
+  const button = await shown<HTMLButtonElement>("button", isIt);
   // What signs somebody out takes no press in its first moment.
   while (button.getAttribute("aria-disabled") === "true") await act(() => new Promise((resolve) => setTimeout(resolve, 20)));
   await act(async () => button.click());
@@ -182,6 +193,7 @@ describe("another person on the same device", () => {
     tokens.set("pvp_other", { participant: "eve-2", name: "Ann", roles: ["approver"] });
     await start("#token=pvp_ann");
     await open("#token=pvp_other");
+    await shown("button", ({ textContent }) => textContent?.startsWith("Continue as") === true);
     const buttons = [...document.querySelectorAll("button")];
     expect(buttons.map((button) => button.textContent)).toEqual(["Stay Ann (ann)", "Continue as Ann (eve-2)"]);
     expect(document.body.textContent).toContain("belongs to Ann (ann). The link is for Ann (eve-2).");
@@ -220,7 +232,7 @@ describe("another person on the same device", () => {
   test("a join code asks too before it signs somebody out", async () => {
     await start("#token=pvp_ann");
     await open("#join=7QK2M-R8T4X-0B6FJ-ZN3WG");
-    const field = document.querySelector("input") as HTMLInputElement;
+    const field = await shown<HTMLInputElement>("input");
     await act(async () => {
       field.value = "Mallory";
       field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -237,6 +249,7 @@ describe("another person on the same device", () => {
     await start("#token=pvp_ann");
     tokens.set("pvp_fake", { participant: "eve", name: "nnA\u202e\u200b", roles: ["approver"] });
     await open("#token=pvp_fake");
+    await shown("button", ({ textContent }) => textContent?.startsWith("Continue as") === true);
     expect(document.body.textContent).toContain("\\u{202e}");
     expect(document.body.textContent).not.toContain("\u202e");
   });
@@ -245,7 +258,7 @@ describe("another person on the same device", () => {
 describe("a join code", () => {
   test("makes a device that can be seen and ended like any other", async () => {
     await start("#join=7QK2M-R8T4X-0B6FJ-ZN3WG");
-    const field = document.querySelector("input") as HTMLInputElement;
+    const field = await shown<HTMLInputElement>("input");
     await act(async () => {
       field.value = "Cat";
       field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -260,7 +273,7 @@ describe("a join code", () => {
       path === "/api/devices" && init.method === "POST" ? Promise.resolve(reply({ message: "busy" }, 503)) : whole(path, init),
     );
     await start("#join=7QK2M-R8T4X-0B6FJ-ZN3WG");
-    const field = document.querySelector("input") as HTMLInputElement;
+    const field = await shown<HTMLInputElement>("input");
     await act(async () => {
       field.value = "Cat";
       field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -348,7 +361,7 @@ describe("a device that was signed out from afar", () => {
     localStorage.setItem("pvp.push", JSON.stringify({ id: "p1", endpoint: "https://push.example/1", participant: "ann" }));
     (tokens.get("pvp_dev") as TokenFacts).isRevoked = true;
     await start();
-    expect(document.body.textContent).toContain("This device was signed out");
+    await shown("[role=alert]", ({ textContent }) => textContent?.startsWith("This device was signed out") === true);
     expect(unsubscribe).toHaveBeenCalled();
     expect(localStorage.getItem("pvp.push")).toBe(null);
     Reflect.deleteProperty(navigator, "serviceWorker");

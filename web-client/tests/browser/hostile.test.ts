@@ -100,7 +100,7 @@ describe("links and tokens", () => {
     const mine = tokens.tokens.find((item) => device.token.includes(item.id));
     const answer = await stage.fetch(`/api/tokens/${mine?.id}`, { method: "DELETE", headers: stage.adminHeaders() });
     expect(answer.status).toBe(204);
-    await one.page.getByText(en.welcome.signedOut).waitFor();
+    await one.page.getByText(en.net.signedOut).waitFor();
     await two.page.reload();
     await two.page.getByRole("navigation", { name: en.app.navigation }).waitFor();
     for (const person of [one, two]) await person.close();

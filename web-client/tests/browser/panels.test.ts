@@ -96,7 +96,7 @@ test("a device is signed out from another one", async () => {
   await goTo(phone, "#/settings");
   await phone.page.getByRole("button", { name: /^Sign out Chrome/ }).click();
   await phone.page.getByRole("button", { name: en.devices.sure }).click();
-  await tablet.page.getByText(en.welcome.signedOut).waitFor();
+  await tablet.page.getByText(en.net.signedOut).waitFor();
   await goTo(phone, "#/sessions");
   await phone.page.getByRole("link", { name: /devices/ }).waitFor();
 });

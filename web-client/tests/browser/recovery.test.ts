@@ -112,7 +112,7 @@ describe("a record that is another one than before", () => {
     await bea.page.waitForFunction(() => localStorage.getItem("pvp.head.night") !== null);
     await putBack();
     await stage.startServer();
-    await bea.page.getByText(en.welcome.signedOut).waitFor();
+    await bea.page.getByText(en.net.signedOut).waitFor();
     await bea.page.goto(await stage.person("Bea", ["driver", "approver"], "night"));
     await warning(bea).first().waitFor();
     expect(bea.complaints).toEqual([]);

@@ -103,7 +103,7 @@ test("whoever has a read-only link sees the card and cannot vote, until the link
   const vote = { vote: "approve", digest: gate?.assessment.digest };
   expect(await answer(vera, `/api/sessions/night/gates/${gate?.gate}/vote`, vote)).toBe(403);
   await revoke("Vera");
-  await vera.page.getByText(en.welcome.signedOut).waitFor();
+  await vera.page.getByText(en.net.signedOut).waitFor();
   const late = await open(link);
   await late.page.getByRole("alert").waitFor();
   expect(await navigation(late).count()).toBe(0);

@@ -1,7 +1,8 @@
 // Every word on the screen comes from the texts of a language, and every text is on some screen.
 
+import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { en } from "../../src/i18n/en";
+import { en, laterTexts } from "../../src/i18n/en";
 import { isNode, lineOf, parseSource, sourceFiles, walk } from "./source";
 import type { Node, SourceFile } from "./source";
 
@@ -65,7 +66,7 @@ function usedIn({ tree }: SourceFile): string[] {
         if (id.type === "Identifier" && isFirst) aliases.set(String(id.name), [...(aliases.get(String(id.name)) ?? []), ...path]);
         if (id.type === "Identifier") return false;
         if (id.type === "ObjectPattern") {
-          for (const property of id.properties as Node[]) for (const prefix of path) used.push(join(prefix, String((property.key as Node | undefined)?.name)));
+          for (const property of id.properties as Node[]) for (const prefix of path) used.push(within(prefix, String((property.key as Node | undefined)?.name)));
           return false;
         }
       }
@@ -78,7 +79,7 @@ function usedIn({ tree }: SourceFile): string[] {
 }
 
 const isName = (node: Node): boolean => node.type === "Identifier";
-const join = (prefix: string, key: string): string => (prefix === "" ? key : `${prefix}.${key}`);
+const within = (prefix: string, key: string): string => (prefix === "" ? key : `${prefix}.${key}`);
 
 /** Whether a name stands where its value is meant, and not for a key or a new name. */
 function isRead(node: Node, parent: Node): boolean {
@@ -96,7 +97,7 @@ function pathOf(node: Node, aliases: ReadonlyMap<string, string[]>): string[] | 
   if (object === null || node.computed === true) return object;
   const key = String((node.property as Node).name);
   // Beyond a text, such as `.length` of it, and beyond a list of texts, it is still that text.
-  return object.map((path) => (isGroup(path) ? join(path, key) : path));
+  return object.map((path) => (isGroup(path) ? within(path, key) : path));
 }
 
 function isGroup(path: string): boolean {
@@ -106,7 +107,20 @@ function isGroup(path: string): boolean {
 
 function leaves(value: unknown, path = ""): string[] {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return [path];
-  return Object.entries(value as Record<string, Leaf>).flatMap(([key, inner]) => leaves(inner, join(path, key)));
+  return Object.entries(value as Record<string, Leaf>).flatMap(([key, inner]) => leaves(inner, within(path, key)));
+}
+
+/** A file with all that it loads, but for the screens whose texts come with them. */
+function loadedWith(path: string, loaded = new Map<string, SourceFile>()): Map<string, SourceFile> {
+  const file = files.find((other) => other.path === path || other.path === `${path}.ts` || other.path === `${path}.tsx`);
+  if (file === undefined || loaded.has(file.path)) return loaded;
+  loaded.set(file.path, file);
+  walk(file.tree, (node) => {
+    if (node.type === "CallExpression" && (node.callee as Node).name === "laterWithTexts") return false;
+    const source = node.source as Node | null | undefined;
+    if (isNode(source) && typeof source.value === "string" && source.value.startsWith(".")) loadedWith(join(dirname(file.path), source.value), loaded);
+  });
+  return loaded;
 }
 
 const files = sourceFiles();
@@ -129,6 +143,14 @@ describe("the words of the page", () => {
     // The service worker has no screen.
     const unused = leaves(en).filter((path) => !isUsed(path) && !path.startsWith("worker."));
     expect(unused).toEqual([]);
+  });
+
+  it("are loaded before they are on the screen", () => {
+    const loaded = loadedWith("main");
+    expect([...loaded.keys()]).toEqual(expect.arrayContaining(["card/Card.tsx", "stream/SessionScreen.tsx", "stream/markdown.tsx", "terminal/screen.ts"]));
+    expect([...loaded.keys()].filter((path) => path.endsWith("Panel.tsx") && path !== "card/FormPanel.tsx")).toEqual([]);
+    const early = [...loaded.values()].flatMap((file) => usedIn(file).map((path) => `${file.path}: ${path}`));
+    expect(early.filter((use) => Object.hasOwn(laterTexts, use.split(": ")[1]?.split(".")[0] ?? ""))).toEqual([]);
   });
 
   it("that are used are told from those that are not", () => {

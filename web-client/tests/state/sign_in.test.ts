@@ -107,7 +107,7 @@ describe("a page that opens", () => {
     expect(state()).toBe("signed_in ann ann");
     known.clear();
     await signIn.openLink(null);
-    expect(signIn.step.value).toEqual({ kind: "welcome", problem: en.welcome.signedOut });
+    expect(signIn.step.value).toEqual({ kind: "welcome", problem: en.net.signedOut });
     expect([state(), stored, pushesDropped]).toEqual(["welcome", null, 1]);
   });
 
@@ -158,7 +158,7 @@ describe("another server at the address", () => {
     apps[0]?.onOtherServer();
     await Promise.resolve();
     await Promise.resolve();
-    expect(signIn.step.value).toEqual({ kind: "welcome", problem: en.welcome.otherServer });
+    expect(signIn.step.value).toEqual({ kind: "welcome", problem: en.net.serverChanged });
     expect([state(), pushesDropped]).toEqual(["welcome", 0]);
     [meeting, stored] = ["known", before];
     await signIn.openLink(null);

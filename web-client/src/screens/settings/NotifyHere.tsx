@@ -64,7 +64,7 @@ function Push({ ask, isBlocked }: { ask(): Promise<boolean>; isBlocked: boolean 
       setState(await pushState(participant));
     });
   if (state === null) return null;
-  if (state === "unsupported") return <p class="quiet small">{t().notify.pushUnsupported}</p>;
+  if (state === "unsupported") return <p class="quiet small">{t().net.pushUnsupported}</p>;
   return (
     <div class="row">
       <span class="grow" id="push-label">

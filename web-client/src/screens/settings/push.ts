@@ -56,7 +56,7 @@ export async function isPushedHere(participant: string, channels: readonly { id:
 /** Subscribes, after the browser has allowed notifications. */
 export async function startPush(api: Api, participant: string): Promise<void> {
   const manager = await pushManager();
-  if (manager === null) throw new Error(t().notify.pushUnsupported);
+  if (manager === null) throw new Error(t().net.pushUnsupported);
   const { key } = await api.get<{ key: string }>("/api/push/key");
   const applicationServerKey = fromBase64Url(key);
   const old = await manager.getSubscription();

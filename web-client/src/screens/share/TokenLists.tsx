@@ -6,9 +6,10 @@ import { escapeInvisible } from "../../fold";
 import { t } from "../../i18n";
 import type { SessionConnection } from "../../net/connection";
 import { announce } from "../../state/announcements";
+import { Capped } from "../../ui/Capped";
 import { useApp } from "../../ui/context";
 import { dateAndTime } from "../../ui/format";
-import { Capped, CheckField, ConfirmButton, LoadProblem, ago, roleNames } from "../parts";
+import { CheckField, ConfirmButton, LoadProblem, ago, roleNames } from "../parts";
 import { nameOf } from "../people";
 import { useAction, useLoaded } from "../request";
 
