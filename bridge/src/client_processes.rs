@@ -56,6 +56,13 @@ pub struct ProcessName {
 }
 
 impl ProcessName {
+    /// This process.
+    pub fn own() -> Option<Self> {
+        let pid = i32::try_from(std::process::id()).ok()?;
+        let started = read_info(Path::new("/proc/self"))?.started;
+        Some(Self { pid, started })
+    }
+
     /// The processes above this one, the nearest first.
     pub fn ancestors() -> impl Iterator<Item = Self> {
         let table = process_table();

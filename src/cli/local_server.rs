@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
+use pvp_bridge::client_files::is_locked;
+use pvp_bridge::client_processes::ProcessName;
 use pvp_client::Link;
 use pvp_client::user_directories::recorded_data_directories;
 use pvp_protocol::KeyFingerprint;
@@ -39,6 +41,17 @@ struct AddressFile {
     fingerprint: Option<String>,
     /// The directory that the server was started in.
     directory: PathBuf,
+    /// The process that wrote this, once it could be reached there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    process: Option<ServerProcess>,
+}
+
+/// A process, by what no later one has.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct ServerProcess {
+    pid: i32,
+    /// In ticks since the machine started.
+    started: u64,
 }
 
 /// The data directory of a server on this machine, and how the server is reached.
@@ -48,6 +61,8 @@ pub(super) struct LocalServer {
     pub(super) address: ServerAddress,
     /// The address for this machine.
     pub(super) local_address: ServerAddress,
+    /// The process that listened there.
+    process: Option<ServerProcess>,
 }
 
 /// Writes how a server that has just started is reached.
@@ -60,6 +75,8 @@ pub(super) fn record(data: &Path, server: &Server) -> anyhow::Result<()> {
             .fingerprint
             .map(|key| key.to_string()),
         directory: super::current_directory()?,
+        process: ProcessName::own()
+            .map(|ProcessName { pid, started }| ServerProcess { pid, started }),
     };
     let (path, temporary) = (data.join(ADDRESS_FILE), data.join("server.address.new"));
     let write = || -> std::io::Result<()> {
@@ -85,6 +102,7 @@ impl LocalServer {
             );
         }
         let known = read_address(data);
+        let process = known.as_ref().and_then(|address| address.process);
         let (url, local_url, fingerprint) = match known {
             Some(address) => (address.url, address.local_url, address.fingerprint),
             None => (DEFAULT_URL.to_owned(), DEFAULT_URL.to_owned(), None),
@@ -95,6 +113,7 @@ impl LocalServer {
             data: data.to_owned(),
             address: address(url),
             local_address: address(local_url),
+            process,
         })
     }
 
@@ -133,6 +152,16 @@ impl LocalServer {
     /// The file that it holds a lock on while it runs.
     pub(super) fn lock_file(&self) -> PathBuf {
         self.data.join("pvp.lock")
+    }
+
+    /// Whether it runs and listens at this address. A server that is only being started, or a
+    /// command that works on its data, holds the lock too, while somebody else may have the address
+    /// that the last one had.
+    pub(super) fn listens(&self) -> bool {
+        let process = self
+            .process
+            .map(|ServerProcess { pid, started }| ProcessName { pid, started });
+        is_locked(&self.lock_file()) && process.is_some_and(ProcessName::is_alive)
     }
 
     /// The port that it listened on.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use pvp_bridge::client_files::is_locked;
 use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::{CreatedDeviceCode, DeviceCodeRequest, InviteRequest};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId};
@@ -102,8 +101,8 @@ fn admin_code(
     session: Option<SessionId>,
     expires_seconds: u64,
 ) -> anyhow::Result<CreatedDeviceCode> {
-    // Without the lock, whoever answers at its address is somebody else, who would get the token.
-    if !is_locked(&server.lock_file()) {
+    // Otherwise, whoever answers at its address may be somebody else, who would get the token.
+    if !server.listens() {
         bail!(
             "the server of {} is not running; start it with `pvp up` first",
             server.data.display()

@@ -1,6 +1,12 @@
 //! `pvp open --admin`: whoever owns the data directory of a server comes into the page as an admin.
 
+use std::fs::File;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::path::Path;
+
 use pvp_protocol::Timestamp;
+use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
 use super::sharing::SharedServer;
@@ -44,7 +50,7 @@ async fn the_owner_of_a_server_is_an_admin_in_the_browser_for_a_working_day() {
     // The link works once, and the token behind it is in no file.
     let link = opened["link"].as_str().unwrap();
     let refused = CliEnv::new().run_refused(&["join", link]).await;
-    assert!(refused.contains("used already"), "{refused}");
+    assert!(refused.contains("opened already"), "{refused}");
     let listed = shared
         .cli
         .run_json_lines(&["tokens", "list", "--json"])
@@ -91,14 +97,24 @@ async fn only_the_owner_of_the_data_becomes_an_admin() {
         .await;
     assert!(refused.contains("nowhere"), "{refused}");
     // Whoever answers at the address of a server that has ended is somebody else.
-    let SharedServer {
-        cli, mut process, ..
-    } = SharedServer::start(&[]).await;
+    let SharedServer { cli, process, said } = SharedServer::start(&[]).await;
     process.signal("TERM");
     process.ended().await;
-    let refused = cli.run_refused(&["open", "--admin"]).await;
-    assert!(
-        refused.contains("is not running") && refused.contains("pvp up"),
-        "{refused}"
-    );
+    let somebody_else = TcpListener::bind(said["listen"].as_str().unwrap()).unwrap();
+    somebody_else.set_nonblocking(true).unwrap();
+    let lock = Path::new(said["data"].as_str().unwrap()).join("pvp.lock");
+    // That the data are in use, by a server that is being started, does not make it the server.
+    for is_in_use in [false, true] {
+        let lock = File::open(&lock).unwrap();
+        if is_in_use {
+            flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        }
+        let refused = cli.run_refused(&["open", "--admin"]).await;
+        assert!(
+            refused.contains("is not running") && refused.contains("pvp up"),
+            "{refused}"
+        );
+        let heard = somebody_else.accept().map(|_| ());
+        assert_eq!(heard.unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
 }
