@@ -24,42 +24,6 @@ use super::{agent_client, one_line, print_line, server};
 /// Answers in a row before the agent waits for a person, unless told otherwise.
 const DEFAULT_MOST_ANSWERS: u32 = 100;
 
-/// The flags about a model.
-const MODEL_FLAGS: &[&str] = &[
-    "--brain",
-    "--script",
-    "--model",
-    "--base-url",
-    "--context",
-    "--max-tokens",
-    "--thinking",
-    "--instructions",
-    "--most-answers",
-];
-
-/// The flags about how our executor runs commands, and which it accepts.
-const EXECUTOR_FLAGS: &[&str] = &[
-    "--state",
-    "--runner",
-    "--policy",
-    "--accept-edits",
-    "--accept-shell",
-    "--confine",
-    "--trust-reads",
-    "--no-read-roots",
-    "--no-try",
-    "--at-once",
-    "--jobs",
-    "--on-overflow",
-    "--max-memory",
-    "--read-memory",
-    "--max-processes",
-    "--max-cpu",
-    "--max-file",
-    "--co-author",
-    "--git-notes",
-];
-
 #[derive(Args)]
 pub(crate) struct AgentArguments {
     #[command(flatten)]
@@ -206,12 +170,13 @@ impl AgentArguments {
             (true, Some(_)) => "--acp",
             (false, _) => "--client",
         };
-        if let Some(flag) = self.given.first_of(MODEL_FLAGS) {
+        if let Some(flag) = self.given.first_of::<BrainArguments>(&[]) {
             bail!(
                 "{flag} does nothing with {instead}, which starts a program with a model of its own; leave it out, or give the program its own flags, behind its name"
             );
         }
-        let flag = self.given.first_of(EXECUTOR_FLAGS);
+        // The client works in the workspace.
+        let flag = self.given.first_of::<ExecutorArguments>(&["workspace"]);
         if let Some(flag) = flag.filter(|_| instead == "--client") {
             bail!(
                 "{flag} does nothing with --client, which runs its commands itself and not with PVP's executor; leave it out, or let the client use the tools of `pvp mcp {flag}`"

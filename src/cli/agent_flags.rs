@@ -43,15 +43,13 @@ pub(super) struct AgentLinkArguments {
 
 /// The flags on the command line itself, without what defaults and the environment give. It reads
 /// them all from the same matches, so it has to be the first field.
-pub(super) struct GivenFlags(Vec<String>);
+pub(super) struct GivenFlags(Vec<Id>);
 
 impl FromArgMatches for GivenFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let is_given =
             |id: &&Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
-        let given = matches.ids().filter(is_given);
-        let flag = |id: &Id| format!("--{}", id.as_str().replace('_', "-"));
-        Ok(Self(given.map(flag).collect()))
+        Ok(Self(matches.ids().filter(is_given).cloned().collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -71,10 +69,15 @@ impl Args for GivenFlags {
 }
 
 impl GivenFlags {
-    /// The first of these flags that was given.
-    pub(super) fn first_of(&self, flags: &[&'static str]) -> Option<&'static str> {
-        let mut flags = flags.iter().copied();
-        flags.find(|flag| self.0.iter().any(|given| given == flag))
+    /// The first flag of a group that was given, but for some.
+    pub(super) fn first_of<T: Args>(&self, but: &[&str]) -> Option<String> {
+        let group = T::augment_args(clap::Command::new("group"));
+        let flags = group.get_arguments();
+        flags
+            .filter(|flag| self.0.contains(flag.get_id()))
+            .filter_map(clap::Arg::get_long)
+            .find(|name| !but.contains(name))
+            .map(|name| format!("--{name}"))
     }
 }
 

@@ -360,3 +360,65 @@ async fn the_first_line_says_where_it_listens_as_json() {
     );
     assert_eq!(said["data"], data.path().to_str().unwrap());
 }
+
+#[test]
+fn a_flag_that_would_do_nothing_for_a_client_is_refused() {
+    // Nothing listens there: the flags are looked at first.
+    let link = "http://127.0.0.1:9/owl";
+    let executor_flags = [
+        "--state=s",
+        "--runner=podman exec dev",
+        "--policy=p.toml",
+        "--accept-edits=true",
+        "--accept-shell",
+        "--confine",
+        "--trust-reads",
+        "--no-read-roots",
+        "--no-try",
+        "--at-once=8",
+        "--jobs=2",
+        "--on-overflow=kill",
+        "--max-memory=512",
+        "--read-memory=512",
+        "--max-processes=9",
+        "--max-cpu=9",
+        "--max-file=9",
+        "--co-author=Bot <bot@example.com>",
+        "--git-notes",
+    ];
+    for flag in executor_flags {
+        let refused = run_refused(&["agent", link, flag, "--client", "claude"], &[]);
+        let name = flag.split('=').next().unwrap();
+        let expected = format!("pvp: {name} does nothing with --client, ");
+        assert!(refused.starts_with(&expected), "{refused}");
+    }
+    // What an ACP agent leaves to PVP runs with it.
+    let refused = run_refused(&["agent", link, "--max-memory=512", "--acp", "cline"], &[]);
+    assert!(!refused.contains("does nothing"), "{refused}");
+    let model_flags = [
+        "--brain=openai",
+        "--script=s.toml",
+        "--model=m",
+        "--base-url=http://127.0.0.1:9",
+        "--context=9",
+        "--max-tokens=9",
+        "--thinking=9",
+        "--instructions=i.md",
+        "--most-answers=9",
+    ];
+    for flag in model_flags {
+        for instead in ["--client", "--acp"] {
+            let refused = run_refused(&["agent", link, flag, instead, "claude"], &[]);
+            let name = flag.split('=').next().unwrap();
+            let expected = format!("pvp: {name} does nothing with {instead}, ");
+            assert!(refused.starts_with(&expected), "{refused}");
+        }
+    }
+    // What the environment says is for agents with a model, here or elsewhere.
+    let model = [("PVP_AGENT_MODEL", "m")];
+    let refused = run_refused(
+        &["agent", link, "--workspace=.", "--client", "claude"],
+        &model,
+    );
+    assert!(!refused.contains("does nothing"), "{refused}");
+}
