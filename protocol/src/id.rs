@@ -130,9 +130,15 @@ impl MessageId {
     /// characters, or all of it if it is shorter.
     ///
     /// Proposers choose the ids of their proposals, so two of them may have the same short id.
+    ///
+    /// It begins with a letter or a digit, as the whole id does, and is longer if it has to be: a
+    /// command line takes `-` for a flag.
     pub fn short(&self) -> &str {
         // An id is ASCII, so every position is the start of a character.
-        &self.0[self.0.len().saturating_sub(SHORT_ID_LENGTH)..]
+        let end = self.0.len().saturating_sub(SHORT_ID_LENGTH);
+        let is_plain = |at: &usize| self.0.as_bytes()[*at].is_ascii_alphanumeric();
+        let start = (0..=end).rev().find(is_plain).unwrap_or(0);
+        &self.0[start..]
     }
 
     /// Whether this text names a message with this id: it is the whole id, or an end of it that is
@@ -208,6 +214,9 @@ mod tests {
         assert_eq!(short("toolu_01ABCdef"), "ABCdef");
         assert_eq!(short("123456"), "123456");
         assert_eq!(short("p1"), "p1");
+        // Nobody chooses an id whose end is taken for a flag.
+        assert_eq!(short("call-12345"), "l-12345");
+        assert_eq!(short("a--help"), "a--help");
     }
 
     /// `short` cuts at a byte, which is safe as long as no id has a character of several bytes.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::fixture::{ApiFixture, ApiUser, SESSION, approve_vote, reject_vote};
 use crate::http_client::{HttpTestClient, join_payload};
 use crate::support::cli::CliEnv;
-use crate::support::{TestClient, TestServer};
+use crate::support::{TestClient, TestServer, short_id};
 
 /// The waiting commands with their sessions.
 fn waiting_commands(list: &Value) -> Vec<(String, String)> {
@@ -138,7 +138,7 @@ async fn a_gate_can_be_read_by_its_own_id_or_its_proposals_id() {
     let (request, propose) = (find("gate.request"), find("tool.propose"));
     let mut voters = [fixture.ann.id(), fixture.bob.id()];
     voters.sort_unstable();
-    let short = &proposal[proposal.len() - 6..];
+    let short = short_id(&proposal);
     let digest = propose["payload"]["assessment"]["digest"].as_str().unwrap();
     let open = json!({
         "short_id": short, "handle": format!("{short}@{}", &digest[..6]),

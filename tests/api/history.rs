@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{ApiFixture, ApiUser, SESSION, approve_vote, reject_vote};
 use crate::http_client::HttpTestClient;
-use crate::support::TestServer;
+use crate::support::{TestServer, short_id};
 
 async fn read_output(api: &HttpTestClient, reference: &str, query: &str) -> Value {
     api.get(&format!(
@@ -255,7 +255,7 @@ async fn history_shows_the_outcome_of_every_command() {
                   risk: &str,
                   status: &str| {
         json!({
-            "tool_proposal": id, "short_id": &id[id.len() - 6..], "seq": entry(id)["seq"], "at": entry(id)["ts"], "proposer": proposer,
+            "tool_proposal": id, "short_id": short_id(id), "seq": entry(id)["seq"], "at": entry(id)["ts"], "proposer": proposer,
             "description": description, "category": category, "risk": risk, "rule": rule, "status": status,
             "approvals": [],
         })

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{ApiFixture, ApiUser, SESSION, approve_vote, context_payload, message_ids};
 use crate::http_client::{HttpTestClient, join_payload, log_entries, stored_log};
-use crate::support::{TestServer, fresh_id};
+use crate::support::{TestServer, fresh_id, short_id};
 
 #[tokio::test]
 async fn a_vote_on_the_socket_and_one_over_http_pass_a_gate_together() {
@@ -40,7 +40,7 @@ async fn a_vote_on_the_socket_and_one_over_http_pass_a_gate_together() {
     assert_eq!(command.unwrap()["status"], "running");
     let expected = json!({
         "session": SESSION, "tool_proposal": proposal, "status": "approved",
-        "short_id": &proposal[proposal.len() - 6..], "resolution": resolution,
+        "short_id": short_id(&proposal), "resolution": resolution,
     });
     assert_eq!(gate_after, expected);
     assert_eq!(passed["ack"]["id"], "bobs-vote");

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::TestServer;
 use crate::support::cli::CliEnv;
 use crate::support::session::{create_session_on, next_gate};
+use crate::support::{TestServer, short_id};
 
 #[tokio::test]
 async fn a_waiting_command_is_withdrawn_by_its_short_id_and_only_once() {
@@ -16,7 +16,7 @@ async fn a_waiting_command_is_withdrawn_by_its_short_id_and_only_once() {
     next_gate(&mut ann).await;
     let dan = server.invite("dan", &["driver"], &[]);
     let cli = CliEnv::logged_in(&server.link(&dan, None)).await;
-    let short = &proposal[proposal.len() - 6..];
+    let short = &short_id(&proposal);
 
     let observer = server.invite("obi", &["observer"], &[]);
     let observer = CliEnv::logged_in(&server.link(&observer, None)).await;

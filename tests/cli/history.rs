@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::cli::CliEnv;
-use crate::support::{TestClient, TestServer};
+use crate::support::{TestClient, TestServer, short_id};
 
 /// Proposes a command, approves it and reports its output and result.
 pub(crate) async fn run_approved(
@@ -165,7 +165,7 @@ async fn what_a_command_printed_is_read_by_lines() {
     );
     // By the end of its id.
     assert_eq!(
-        cli.run_ok(&["output", &made[made.len() - 6..], "--stream", "stderr"])
+        cli.run_ok(&["output", &short_id(&made), "--stream", "stderr"])
             .await,
         "careful\n"
     );

@@ -358,6 +358,14 @@ pub struct TestClient {
     pub close_reason: String,
 }
 
+/// How people name a proposal.
+pub fn short_id(proposal: &str) -> String {
+    pvp_protocol::MessageId::parse(proposal)
+        .unwrap()
+        .short()
+        .to_owned()
+}
+
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// An id that is unique in this test program.
