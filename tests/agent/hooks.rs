@@ -409,6 +409,29 @@ async fn a_call_that_the_client_refused_by_itself_was_not_run() {
 }
 
 #[tokio::test]
+async fn a_call_whose_end_was_not_reported_is_not_said_not_to_have_run() {
+    let (_server, mut ann, client) = start().await;
+    let hook = client.ask_bash("toolu_1", "touch x; echo one").await;
+    let (gate, _) = next_gate(&mut ann).await;
+    approve(&mut ann, &gate).await;
+    decision_of(hook).await;
+    // The hook after the call was killed, so that only the batch says something.
+    let batch = json!({ "tool_calls": [{
+        "tool_name": "Bash", "tool_input": { "command": "touch x; echo one" },
+        "tool_use_id": "toolu_1", "tool_response": "one",
+    }]});
+    answer_of(client.start_hook("PostToolBatch", batch).await).await;
+    let proposal = proposal_of(&ann, &gate);
+    let result = result_of(&mut ann, &proposal).await;
+    assert_eq!(result["outcome"], "unknown");
+    assert_eq!(result["attested"], true);
+    assert_contains(
+        result["error"].as_str().unwrap(),
+        &["outcome unknown", "said of it: one"],
+    );
+}
+
+#[tokio::test]
 async fn an_interrupt_stops_the_agent_and_what_waits() {
     let (_server, mut ann, client) = start().await;
     answer_of(

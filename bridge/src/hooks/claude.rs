@@ -93,7 +93,7 @@ fn failed(input: &Value) -> CallReport {
 }
 
 /// The calls of a step. Those that were reported before are over; what is left was refused by the
-/// client itself.
+/// client itself, or nobody heard how it ended.
 fn batch(input: &Value) -> Result<Vec<EndedCall>, String> {
     let calls = input.get("tool_calls").and_then(Value::as_array);
     let calls = calls.ok_or("the client does not say `tool_calls`")?;
@@ -103,12 +103,33 @@ fn batch(input: &Value) -> Result<Vec<EndedCall>, String> {
             whole[name.as_str()] = value.clone();
         }
         let response = one.get("tool_response").unwrap_or(&Value::Null);
-        let why = report::result_text(response);
-        let report = CallReport::not_run(format!("the client did not run it: {why}"));
+        let said = report::result_text(response);
+        let report = match is_refusal(&said) {
+            true => CallReport::not_run(format!("the client did not run it: {said}")),
+            false => CallReport::unknown(&format!(
+                "the client did not report its end, and then said of it: {said}"
+            )),
+        };
         let call = call(&whole).ok()?;
         Some(EndedCall { call, report })
     };
     Ok(calls.iter().filter_map(ended).collect())
+}
+
+/// How Claude Code begins what the model reads of a call that it refused by its own rules, or whose
+/// tool it does not have.
+const REFUSALS: [&str; 5] = [
+    "Permission to ",
+    "Permission for ",
+    "Claude requested permissions to ",
+    "The user doesn't want to proceed with this tool use",
+    "<tool_use_error>",
+];
+
+/// Whether a call did not run. What a command prints is taken for a refusal only if it also kept
+/// the hook from reporting it.
+fn is_refusal(said: &str) -> bool {
+    REFUSALS.iter().any(|refusal| said.starts_with(refusal))
 }
 
 pub(super) fn reply(answer: &HookAnswer) -> HookReply {

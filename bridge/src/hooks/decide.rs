@@ -174,7 +174,8 @@ impl HookDesk {
         }
     }
 
-    /// Closes the calls of a step that the client refused by itself.
+    /// Closes the calls of a step that were not reported: the client refused them by itself, or the
+    /// hook that should have reported them ended too soon.
     pub(super) fn batch_ended(&self, calls: &[EndedCall]) -> HookAnswer {
         for ended in calls {
             if let Some(id) = id_of(self.client, &ended.call)
