@@ -13,7 +13,8 @@ use pvp_bridge::keeper::Keeper;
 use pvp_bridge::launch::{self, HookProgram, LaunchPlan, ProjectPlace, ProjectTrust, WaitingText};
 use pvp_bridge::mcp::RelayListener;
 use pvp_client::{ApiClient, ConnectOptions, RecordCheck};
-use pvp_protocol::{ParticipantKind, Role};
+use pvp_protocol::payload::Announce;
+use pvp_protocol::{Capability, capabilities_of};
 use pvp_tui::client_terminal::ClientTerminalOptions;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
@@ -192,22 +193,34 @@ fn waiting_text(supervision: &Supervision) -> WaitingText {
         .session(&supervision.settings.session)
         .map(|details| details.people)
         .unwrap_or_default();
-    let names: Vec<_> = people
-        .iter()
-        .filter(|person| person.announce.kind == ParticipantKind::Human)
-        .filter(|person| person.announce.roles.contains(&Role::Approver))
-        .map(|person| one_line(&person.announce.name))
-        .take(5)
-        .collect();
-    let who = match names.is_empty() {
-        true => "the approvers".to_owned(),
-        false => names.join(", "),
-    };
+    let who = asked_people(people.iter().map(|person| &person.announce));
     let how = match &supervision.settings.answer_key {
         Some(key) => format!("{key} answers here"),
         None => "pvp gates".to_owned(),
     };
     WaitingText(format!("PVP asks {who} ({how})"))
+}
+
+/// People that a status line names; the others are counted.
+const MAX_NAMES: usize = 5;
+
+/// Who may approve, by name.
+fn asked_people<'a>(people: impl Iterator<Item = &'a Announce>) -> String {
+    let names: Vec<_> = people
+        .filter(|person| may_approve(person))
+        .map(|person| one_line(&person.name))
+        .collect();
+    let shown = names[..names.len().min(MAX_NAMES)].join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        _ if names.is_empty() => "the approvers".to_owned(),
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn may_approve(person: &Announce) -> bool {
+    let explicit = person.capabilities.iter().flatten();
+    capabilities_of(person.kind, &person.roles, explicit).contains(&Capability::Approve)
 }
 
 /// Starts the client and stays with it until it ends.
@@ -299,4 +312,35 @@ pub(super) fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_may_approve_is_named_while_a_call_waits() {
+        let person = |name: &str, kind: &str, role: &str, more: &[&str]| -> Announce {
+            let announce = serde_json::json!({
+                "id": name, "name": name, "type": kind, "roles": [role],
+                "capabilities": more, "transport": "websocket",
+            });
+            serde_json::from_value(announce).unwrap()
+        };
+        let people = [
+            person("ann", "human", "approver", &[]),
+            person("ben", "human", "navigator", &[]),
+            person("cat", "human", "observer", &[]),
+            person("dan", "human", "observer", &["approve"]),
+            person("eve", "human", "driver", &[]),
+            person("bot", "agent", "approver", &[]),
+        ];
+        assert_eq!(asked_people(people.iter()), "ann, ben, dan");
+        assert_eq!(asked_people(people[4..].iter()), "the approvers");
+        let crowd = vec![person("kim", "human", "admin", &[]); 7];
+        assert_eq!(
+            asked_people(crowd.iter()),
+            "kim, kim, kim, kim, kim and 2 more"
+        );
+    }
 }
