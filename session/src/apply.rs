@@ -5,6 +5,7 @@ mod claims;
 mod client_runs;
 mod context;
 mod deadlines;
+mod executor_place;
 mod interrupts;
 mod participants;
 mod proposals;

@@ -125,10 +125,12 @@ impl DecisionBuilder<'_> {
             causal_refs: Vec::new(),
             fork: None,
         };
+        let before = self.executor_of(&identity.participant);
         let seq = self.append(header, announce.into(), Audience::everyone(), None, None);
         if let Some(directory) = directory {
             self.append_system(working_directory_context(directory), None);
         }
+        self.withdraw_where_moved(&identity.participant, before.as_ref());
         self.grant_passed_gates();
         Ok(Answer::Accepted(Some(seq)))
     }
@@ -284,7 +286,10 @@ impl DecisionBuilder<'_> {
             invited_before_session: current.invited_before_session,
             ..announce
         };
-        Ok(self.relay(by, submitted, announce))
+        let before = self.executor_of(by);
+        let answer = self.relay(by, submitted, announce);
+        self.withdraw_where_moved(by, before.as_ref());
+        Ok(answer)
     }
 
     pub(super) fn session_leave(

@@ -15,6 +15,7 @@ use super::claims::{
     is_declared_streaming, long_text_note, raise_to_claimed_kind, raise_to_claimed_risk,
 };
 use super::context::is_variable_name;
+use super::rules::ANYWHERE;
 use super::trials::{TRIAL_LIMITS, TrialEligibility};
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::entry::Audience;
@@ -303,6 +304,12 @@ impl DecisionBuilder<'_> {
         let directory = action.cwd.as_deref().unwrap_or(".");
         if directory.is_empty() || directory.len() > 4096 || directory.contains('\0') {
             return malformed("`cwd` is a path of 1 to 4096 bytes");
+        }
+        if directory == ANYWHERE {
+            return malformed(
+                "`cwd` is `*`, which means every directory in an allow rule; for a directory of \
+                 this name, write `./*`",
+            );
         }
         check_variables(action)?;
         check_bound_files(action)?;

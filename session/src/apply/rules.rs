@@ -25,7 +25,7 @@ const MAX_RULES: usize = 200;
 const MAX_PREFIX_WORDS: usize = 32;
 
 /// The `directory` of a rule that holds everywhere.
-const ANYWHERE: &str = "*";
+pub(super) const ANYWHERE: &str = "*";
 
 /// The longest path of a rule's directory.
 const MAX_DIRECTORY_BYTES: usize = 4096;

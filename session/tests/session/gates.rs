@@ -371,6 +371,10 @@ fn actions_that_no_executor_should_run_are_refused() {
             "InvalidMessage: `cwd` is a path of 1 to 4096 bytes",
         ),
         (
+            json!({"full_command": "ls", "cwd": "*"}),
+            "InvalidMessage: `cwd` is `*`, which means every directory in an allow rule; for a directory of this name, write `./*`",
+        ),
+        (
             json!({"full_command": "ls", "env": {"A=B": "x"}}),
             "InvalidMessage: `env` and `secrets` have at most 100 names, of letters, digits and _, with values that can be set",
         ),
@@ -671,4 +675,54 @@ fn an_extreme_number_in_a_tools_arguments_is_the_same_after_a_restart() {
     }
     let digest = |session: &Session| session.proposal(&message_id("p1")).unwrap().action.digest();
     assert_eq!(digest(&restarted), digest(&fixture.session));
+}
+
+#[test]
+fn what_waits_is_withdrawn_when_its_executor_goes_elsewhere() {
+    let place = |directory: &str, runner: &[&str]| {
+        let info = json!({"working_directory": directory, "runner": runner, "shell_exec": true});
+        executor_announcement("bee", info)
+    };
+    let withdrawn = |lines: &[String]| -> Vec<String> {
+        let of_gates = lines.iter().filter(|line| line.contains("gate.resolve"));
+        of_gates.cloned().collect()
+    };
+    for (elsewhere, moved) in [
+        (place("/srv/a", &[]), false),
+        (place("/srv/production", &[]), true),
+        (place("/srv/a", &["ssh", "prod-db"]), true),
+        // Who says nothing of a place is on another connection, and has not gone anywhere.
+        (announcement("bee", "agent", &[]), false),
+    ] {
+        let mut fixture = SessionFixture::team(json!({}));
+        fixture.joins(place("/srv/a", &[]));
+        fixture.proposes("p1", "make");
+        fixture.sends_with_id("p2", "bee", "tool.propose", shell_proposal("bee", "make"));
+        fixture.sends_with_id(
+            "p3",
+            "dan",
+            "shell.exec",
+            json!({"command": "rm -rf x", "executor": "bee"}),
+        );
+        let joined = withdrawn(&fixture.joins(elsewhere.clone()));
+        let expected = match moved {
+            true => ["p2", "p3"]
+                .map(|id| format!("gate.resolve {id} cancelled by cancel"))
+                .to_vec(),
+            false => Vec::new(),
+        };
+        assert_eq!(joined.len(), expected.len(), "{elsewhere}: {joined:?}");
+        for (line, expected) in joined.iter().zip(expected) {
+            assert!(
+                line.contains(&expected) && line.contains("another directory"),
+                "{line}"
+            );
+        }
+    }
+    // The same without a new connection.
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.joins(place("/srv/a", &[]));
+    fixture.sends_with_id("p2", "bee", "tool.propose", shell_proposal("bee", "make"));
+    let lines = fixture.sends("bee", "participant.announce", place("/srv/b", &[]));
+    assert_eq!(withdrawn(&lines).len(), 1, "{lines:?}");
 }
