@@ -1075,6 +1075,11 @@ short_id: string,
  */
 handle: string,
 /**
+ * What its executor has announced: where it runs, and what is put before it. Absent if it
+ * has announced nothing.
+ */
+executor?: ExecutorInfo,
+/**
  * Approvals that count.
  */
 received: number,
@@ -2938,6 +2943,11 @@ degree?: Degree,
  * The agent client that the call comes from.
  */
 origin?: ClientOrigin,
+/**
+ * Whether it is withdrawn while it waits as soon as its proposer is gone, who renews it until
+ * then. What a client runs has a lease anyway.
+ */
+lease?: boolean,
 /**
  * The server's assessment; it replaces whatever a client sends here.
  */

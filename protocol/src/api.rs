@@ -7,8 +7,8 @@ mod notifications;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::payload::{
-    AllowRuleInfo, AllowedBy, Approval, ClearedBy, ClientOrigin, Degree, FileContent, GateResolve,
-    OpenGate, Participant, RunOutcome, RunningCommand, SessionAck,
+    AllowRuleInfo, AllowedBy, Approval, ClearedBy, ClientOrigin, Degree, ExecutorInfo, FileContent,
+    GateResolve, OpenGate, Participant, RunOutcome, RunningCommand, SessionAck,
 };
 use crate::{
     Capability, Category, Digest, JsonObject, MessageId, ParticipantId, ParticipantKind, Risk,
@@ -448,6 +448,10 @@ wire_structs! {
         /// The gate and the proposal that waits at it.
         #[serde(flatten)]
         pub open: OpenGate,
+        /// What its executor has announced: where it runs, and what is put before it. Absent if it
+        /// has announced nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub executor: Option<ExecutorInfo>,
         /// Approvals that count.
         pub received: u32,
         /// Approvals that are needed.

@@ -85,30 +85,36 @@ pub(super) async fn list_all(
 /// The open gates of a session, as this participant sees them.
 pub(super) fn list_open_gates(session: &Session, me: Option<&TokenClaims>) -> Vec<GateListItem> {
     let open = session.describe_open_gates();
-    let tallies = session.open_gates().into_iter().map(|(proposal, gate)| {
+    let states = session.open_gates().into_iter().map(|(proposal, gate)| {
+        let executor = session.member(&proposal.executor);
+        let executor = executor.and_then(|member| member.announce.executor.clone());
         let approvers = session.approvers(gate, &proposal.proposer);
         let may_vote = me.is_some_and(|me| admission::may_vote(session, gate, &approvers, me));
         (
             gate.tally(&approvers),
             gate.dependent_approvals(&approvers),
             may_vote,
+            executor,
         )
     });
     open.into_iter()
-        .zip(tallies)
-        .map(|(open, (tally, not_counted, may_vote))| GateListItem {
-            session: session.id().clone(),
-            short_id: open.request.action_ref.short().to_owned(),
-            handle: open.handle(),
-            invited_by: inviters(session, &open),
-            not_counted,
-            open,
-            received: tally.received,
-            required: tally.required,
-            awaited: tally.awaited.into_iter().collect(),
-            may_vote,
-            cut_bytes: None,
-        })
+        .zip(states)
+        .map(
+            |(open, (tally, not_counted, may_vote, executor))| GateListItem {
+                session: session.id().clone(),
+                short_id: open.request.action_ref.short().to_owned(),
+                handle: open.handle(),
+                invited_by: inviters(session, &open),
+                not_counted,
+                open,
+                executor,
+                received: tally.received,
+                required: tally.required,
+                awaited: tally.awaited.into_iter().collect(),
+                may_vote,
+                cut_bytes: None,
+            },
+        )
         .collect()
 }
 
