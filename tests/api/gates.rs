@@ -155,7 +155,7 @@ async fn a_gate_can_be_read_by_its_own_id_or_its_proposals_id() {
         "session": SESSION, "tool_proposal": proposal, "short_id": short, "status": "open",
         "open": open, "command": history["commands"][0],
     });
-    for name in [request["id"].as_str().unwrap(), &proposal, short] {
+    for name in [request["id"].as_str().unwrap(), &proposal, &short] {
         assert_eq!(fixture.gate(name).await, whole);
     }
     let list = fixture
@@ -198,7 +198,7 @@ async fn a_gate_can_be_read_by_its_own_id_or_its_proposals_id() {
         "session": SESSION, "tool_proposal": proposal, "short_id": short, "status": "approved",
         "resolution": resolve["payload"], "command": history["commands"][0],
     });
-    for name in [request["id"].as_str().unwrap(), &proposal, short] {
+    for name in [request["id"].as_str().unwrap(), &proposal, &short] {
         assert_eq!(fixture.gate(name).await, closed);
     }
 }
