@@ -29,6 +29,10 @@ pub enum LaunchError {
     )]
     ProjectSwitchesOff(SettingsProblem),
     #[error(
+        "settings of this machine keep the hooks of `pvp run` from running: {0}; ask its administrator for `pvp hook install claude --managed` and start claude itself, or use `pvp mcp`"
+    )]
+    ManagedSwitchesOff(SettingsProblem),
+    #[error(
         "{0}, which the client would run or use without asking anybody; take it out, or pass `pvp run --trust-project` if you trust it"
     )]
     ProjectRuns(SettingsProblem),

@@ -108,7 +108,7 @@ impl<'a> Parser<'a> {
             let trimmed = rest.trim_start_matches([' ', '\t', '\n', '\r']);
             self.position += rest.len() - trimmed.len();
             if trimmed.starts_with("//") {
-                let end = trimmed.find('\n').unwrap_or(trimmed.len());
+                let end = trimmed.find(['\n', '\r']).unwrap_or(trimmed.len());
                 self.position += end;
             } else if trimmed.starts_with("/*") {
                 let end = trimmed

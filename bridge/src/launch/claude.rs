@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::project_settings;
+use super::project_settings::{self, SettingsProblem};
 use super::{HookProgram, LaunchError, LaunchPlan, ProjectPlace, ProjectTrust, WaitingText};
 use crate::hooks::HookClient;
 
@@ -40,6 +40,12 @@ pub(crate) const MEMORY_VARIABLE: &str = "CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLA
 const MEMORY: [&str; 3] = ["CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md"];
 const RUN_WITH_MEMORY: [&str; 3] = [".claude/skills", ".claude/agents", ".claude/commands"];
 const SETTINGS_WITH_MEMORY: [&str; 2] = [".claude/settings.json", ".claude/settings.local.json"];
+
+/// Where the settings of a machine are, which stand above ours.
+const MANAGED: &str = "/etc/claude-code";
+
+/// Names in them that keep hooks from running which they do not have themselves.
+const MANAGED_WITHOUT_HOOKS: [&str; 2] = ["allowManagedHooksOnly", "disableAllHooks"];
 
 /// Flags that leave hooks out, or work where they are not.
 const FLAGS_WITHOUT_HOOKS: [&str; 14] = [
@@ -136,6 +142,9 @@ pub(crate) fn check_words(
     arguments: &[OsString],
     place: ProjectPlace<'_>,
 ) -> Result<(), LaunchError> {
+    if let Some(problem) = managed_problem(Path::new(MANAGED)) {
+        return Err(LaunchError::ManagedSwitchesOff(problem));
+    }
     let mut words = arguments
         .iter()
         .map(|word| word.to_string_lossy())
@@ -168,6 +177,33 @@ pub(crate) fn check_words(
         }
     }
     Ok(())
+}
+
+/// What in the settings of a machine would keep our hooks from running; a file that cannot be read
+/// counts.
+fn managed_problem(directory: &Path) -> Option<SettingsProblem> {
+    let mut files = vec![directory.join("managed-settings.json")];
+    let more = std::fs::read_dir(directory.join("managed-settings.d"));
+    let more = more
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    files.extend(more.filter(|path| path.extension().is_some_and(|ending| ending == "json")));
+    files.sort();
+    files.into_iter().find_map(|file| {
+        let what = match project_settings::read(&file) {
+            Ok(settings) => {
+                let settings = settings.unwrap_or_default();
+                let is_off =
+                    |name: &&&str| !matches!(settings.get(**name), None | Some(Value::Bool(false)));
+                let name = MANAGED_WITHOUT_HOOKS.iter().find(is_off)?;
+                format!("`{name}`")
+            }
+            Err(why) => format!("something that cannot be read: {why}"),
+        };
+        Some(SettingsProblem { file, what })
+    })
 }
 
 /// The word that lets the client read what a directory says to the model, which is only text;
@@ -373,6 +409,42 @@ mod tests {
         let environment = plan_for(&[]).unwrap().environment;
         for name in VARIABLES_WITHOUT_HOOKS {
             assert!(environment.contains(&(name.to_owned(), None)));
+        }
+    }
+
+    #[test]
+    fn settings_of_the_machine_that_leave_our_hooks_out_are_seen() {
+        let machine = tempfile::tempdir().unwrap();
+        let found = || managed_problem(machine.path()).map(|problem| problem.what);
+        let drop_ins = machine.path().join("managed-settings.d");
+        std::fs::create_dir(&drop_ins).unwrap();
+        assert_eq!(found(), None);
+        for file in [
+            machine.path().join("managed-settings.json"),
+            drop_ins.join("a.json"),
+        ] {
+            for (text, expected) in [
+                (r#"{"hooks": {}, "disableAllHooks": false}"#, None),
+                (r#"{"disableAllHooks": true}"#, Some("`disableAllHooks`")),
+                (
+                    r#"{"allowManagedHooksOnly": true}"#,
+                    Some("`allowManagedHooksOnly`"),
+                ),
+                (
+                    r#"{"allowManagedHooksOnly": "yes"}"#,
+                    Some("`allowManagedHooksOnly`"),
+                ),
+                ("{ broken", Some("something that cannot be read")),
+            ] {
+                std::fs::write(&file, text).unwrap();
+                let what = found();
+                assert_eq!(what.is_some(), expected.is_some(), "{text}: {what:?}");
+                assert!(
+                    what.unwrap_or_default()
+                        .starts_with(expected.unwrap_or_default())
+                );
+            }
+            std::fs::remove_file(&file).unwrap();
         }
     }
 
