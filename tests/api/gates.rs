@@ -146,6 +146,7 @@ async fn a_gate_can_be_read_by_its_own_id_or_its_proposals_id() {
         "action": { "command": { "form": "shell", "line": "touch a" }, "mode": "normal" },
         "assessment": propose["payload"]["assessment"], "proposer": fixture.bot.id(), "description": "a test",
         "approvals": [], "escalated": false, "received": 0, "required": 2, "awaited": voters,
+        "executor": { "profiles": ["read", "read_net", "workspace"], "shell_exec": true },
         "may_vote": true,
     });
     assert_eq!(request["payload"]["voters"], json!(voters));

@@ -82,8 +82,16 @@ impl ExpectedCall {
     }
 
     fn batch(&self) -> Option<HookEvent> {
-        let why = format!("the client did not run it: {}", self.after_step?);
-        let (call, report) = (self.call.clone(), CallReport::not_run(why));
+        let said = self.after_step?;
+        let report = match self.report {
+            // The recorded messages tell the end of each call, so this stands for a hook that was
+            // killed before it could.
+            Some(_) => CallReport::unknown(&format!(
+                "the client did not report its end, and then said of it: {said}"
+            )),
+            None => CallReport::not_run(format!("the client did not run it: {said}")),
+        };
+        let call = self.call.clone();
         let calls = vec![EndedCall { call, report }];
         Some(HookEvent::BatchEnded { calls })
     }
