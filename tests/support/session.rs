@@ -181,10 +181,11 @@ pub async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 /// Asserts that this message came soon enough after that one, by the server's clock: a client that is
 /// gone has calls for half a minute at most.
 pub fn assert_within_a_lease(earlier: &Value, later: &Value) {
-    let [earlier, later] = [earlier, later].map(|message| {
+    let [at_earlier, at_later] = [earlier, later].map(|message| {
         let at = serde_json::from_value::<pvp_protocol::Timestamp>(message["ts"].clone());
         at.unwrap_or_else(|error| panic!("{error}: {message}"))
     });
-    let millis = later.millis_since(earlier);
-    assert!(later >= earlier && millis <= 30_000, "{millis} ms");
+    let millis = at_later.millis_since(at_earlier);
+    let in_time = at_later >= at_earlier && millis <= 30_000;
+    assert!(in_time, "{millis} ms after {earlier}: {later}");
 }
