@@ -3,10 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+
 use crate::console::{ConsoleBlock, Placeholders, console_blocks};
 use crate::support::TEST_TIMEOUT;
 use crate::support::cli::CliProcess;
 use crate::support::program::write_program;
+use crate::support::session::wait_until;
 
 /// A directory like that of somebody who has just cloned the repository.
 struct Newcomer {
@@ -99,7 +102,7 @@ impl Newcomer {
             let line = self.placeholders.fill_in(&command.line);
             if line == "make run" {
                 let mut shell = self.shell("exec make -s run");
-                self.running = Some(CliProcess::spawn(&mut shell));
+                self.running = Some(CliProcess::spawn(shell.process_group(0)));
                 self.expect_of_running(&command.output).await;
                 continue;
             }
@@ -144,6 +147,30 @@ impl Newcomer {
             skipping = false;
         }
     }
+
+    /// Presses Ctrl-C where `make run` runs, and waits until everything that it started is gone.
+    async fn stop(&mut self) {
+        let running = self.running.take().expect("something was started");
+        let group = process_group(&running).expect("it runs");
+        kill_process_group(group, Signal::INT).unwrap();
+        running.ended().await;
+        wait_until("nothing is left of the group", || {
+            test_kill_process_group(group).is_err()
+        })
+        .await;
+    }
+}
+
+impl Drop for Newcomer {
+    fn drop(&mut self) {
+        if let Some(group) = self.running.as_ref().and_then(process_group) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+fn process_group(running: &CliProcess) -> Option<Pid> {
+    Pid::from_raw(running.try_pid()?.cast_signed())
 }
 
 #[tokio::test]
@@ -161,6 +188,7 @@ async fn a_newcomer_follows_the_readme_to_the_letter() {
         newcomer.path("home/.cargo/bin/pvp").exists(),
         "it was installed"
     );
+    newcomer.stop().await;
 }
 
 /// The `pvp` commands in the code blocks of a page, without comments and placeholders for people.
