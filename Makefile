@@ -46,14 +46,17 @@ page-packages:
 check-page: page-packages
 	cd web-client && npm run --silent check && npm run --silent test
 
+# The program as the tests have it, so that nothing is built a second time.
+build-program := $(CARGO) test --workspace --no-run --test cli
+
 # The page in Chromium, with a real server and agent.
 browser: page
-	$(CARGO) build
+	$(build-program)
 	cd web-client && PVP_BIN="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/pvp" npm run --silent test:browser
 
 # The pictures in docs/screenshots. Look at each of them afterwards; tmux draws the terminal.
 screenshots: page
-	$(CARGO) build
+	$(build-program)
 	cd web-client && PVP_BIN="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/pvp" npm run --silent screenshots
 
 # Installs the packages of a directory if its lock file has changed since. npm would empty a directory
