@@ -25,13 +25,16 @@ pub fn json_schema() -> Value {
     };
     define_messages("client", client);
     define_messages("server", server);
-    json!({
+    let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "PVP v1",
         "description": "Every message of the protocol. Generated from the `protocol` crate.",
         "anyOf": [{ "$ref": "#/$defs/client" }, { "$ref": "#/$defs/server" }],
         "$defs": definitions,
-    })
+    });
+    // Whether objects keep the order of their fields depends on what else is built.
+    schema.sort_all_objects();
+    schema
 }
 
 fn envelope(kind: &str, payload: Value) -> Value {
