@@ -269,7 +269,7 @@ impl Demo {
                  {pvp} send 'What is on the list?'"
             ),
             DemoDriver::Script | DemoDriver::Tour => format!(
-                "The agent reads a file, which runs at once. Then it proposes a write, which waits \n\
+                "The agent reads a file, which runs at once. Then it proposes a write, which waits\n\
                  for you; then a destructive command; then one that is blocked. Start over with:\n\n    \
                  {pvp} send again"
             ),
