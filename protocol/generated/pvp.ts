@@ -640,6 +640,10 @@ id: string,
  */
 participant: ParticipantId,
 /**
+ * The participant's name.
+ */
+participant_name: string,
+/**
  * What the list of devices calls it.
  */
 name: string,

@@ -190,6 +190,8 @@ wire_structs! {
         pub id: String,
         /// The participant whose device it is.
         pub participant: ParticipantId,
+        /// The participant's name.
+        pub participant_name: String,
         /// What the list of devices calls it.
         pub name: String,
         /// The roles that the token allows.

@@ -44,8 +44,8 @@ async fn a_device_is_the_same_participant_with_the_same_ceiling() {
     assert_eq!(phone.api.get("/api/me").await.expect_ok(), me);
     let expected = json!({
         "token": phone.user.token, "id": token_id(&phone.user), "participant": ann.id(),
-        "name": "Chrome on Android", "roles": me["roles"], "session": SESSION,
-        "expires": me["expires"],
+        "participant_name": "ann", "name": "Chrome on Android", "roles": me["roles"],
+        "session": SESSION, "expires": me["expires"],
     });
     assert_eq!(made, expected);
 
@@ -268,7 +268,7 @@ async fn a_device_code_makes_one_device_of_the_person_who_made_it() {
     let opened = opened[0].expect_status(201);
     let expected = json!({
         "token": opened["token"], "id": opened["id"], "participant": ann.id(),
-        "name": "Firefox on Linux", "roles": ["approver"], "session": SESSION,
+        "participant_name": "ann", "name": "Firefox on Linux", "roles": ["approver"], "session": SESSION,
         "expires": me["expires"],
     });
     assert_eq!(opened, expected);

@@ -2,16 +2,17 @@
 
 import { render } from "preact";
 import { Boundary } from "./ui/Boundary";
-import { Root } from "./ui/Root";
+import { Root, startSignIn } from "./ui/Root";
 import { applyPreferences } from "./state/preferences";
 import { registerServiceWorker } from "./state/service_worker";
 import "./style.css";
 
 async function start(element: HTMLElement): Promise<void> {
+  const signIn = startSignIn();
   await applyPreferences();
   render(
     <Boundary kind="screen" of={null}>
-      <Root />
+      <Root signIn={signIn} />
     </Boundary>,
     element,
   );

@@ -51,6 +51,7 @@ impl SessionDirectory {
             token,
             id: row.id.clone(),
             participant: claims.participant,
+            participant_name: claims.name,
             name,
             roles: claims.roles,
             session: claims.session,

@@ -24,6 +24,12 @@ const LANGUAGE_PARTS: { [key in Language]: LanguageParts } = {
 const shown = signal<{ language: Language; strings: FirstTexts & Partial<LaterTexts> } | null>(null);
 let wanted: Language | null = null;
 let wantsLater = false;
+let onWords: () => void;
+
+/** Resolves when there are words; `t` has none before. */
+export const wordsAreHere = new Promise<void>((resolve) => {
+  onWords = resolve;
+});
 
 /**
  * The strings; reading them in a component draws it again when the language changes. Those of
@@ -49,6 +55,7 @@ export async function setLanguage(language: Language): Promise<void> {
   // Asked only here, because a screen that needs them may have been opened meanwhile.
   const laterTexts = wantsLater ? await LANGUAGE_PARTS[language].later() : {};
   if (wanted === language) shown.value = { language, strings: { ...firstTexts, ...laterTexts } };
+  onWords();
 }
 
 /** Loads what the screens say that are loaded when they are first shown. */

@@ -2,7 +2,7 @@
 
 import { parseJson } from "../fold/json";
 import { escapeInvisible, truncateLine } from "../fold/text";
-import { t } from "../i18n";
+import { t, wordsAreHere } from "../i18n";
 import { observeServerDate } from "./server_clock";
 
 export class ApiError extends Error {
@@ -79,8 +79,9 @@ export class Api {
     if (response.status === 204) return undefined as T;
     const body = await bodyOf(response);
     const value = options.exactNumbers === true ? parseJson(body) : parsed(body);
-    if (value === undefined) throw new ApiError(response.status, t().net.notJson);
-    return value as T;
+    if (value !== undefined) return value as T;
+    await wordsAreHere;
+    throw new ApiError(response.status, t().net.notJson);
   }
 
   private async fetch(method: string, path: string, options: RequestOptions): Promise<Response> {
@@ -104,7 +105,7 @@ export class Api {
       });
     } catch (error) {
       this.guard?.doubt();
-      throw unanswered(error);
+      throw await unanswered(error);
     }
     observeServerDate(response.headers.get("date"));
     if (!response.ok) throw await errorOf(response);
@@ -113,14 +114,17 @@ export class Api {
 }
 
 /** The browser's own words for it are neither in the person's language nor of any help. */
-function unanswered(error: unknown): ApiError {
+async function unanswered(error: unknown): Promise<ApiError> {
+  await wordsAreHere;
   const isLate = error instanceof Error && error.name === "TimeoutError";
   return new ApiError(0, isLate ? t().net.tooSlow : t().net.unreachable);
 }
 
 /** The body, which may break off. */
 function bodyOf(response: Response): Promise<string> {
-  return response.text().catch((error: unknown) => Promise.reject(unanswered(error)));
+  return response.text().catch(async (error: unknown) => {
+    throw await unanswered(error);
+  });
 }
 
 function parsed(json: string): unknown {
@@ -132,6 +136,7 @@ function parsed(json: string): unknown {
 }
 
 async function errorOf(response: Response): Promise<ApiError> {
+  await wordsAreHere;
   const body: unknown = await response.json().catch(() => null);
   const field = (name: string) => {
     const value = typeof body === "object" && body !== null ? (body as Record<string, unknown>)[name] : null;

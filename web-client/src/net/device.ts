@@ -1,7 +1,7 @@
 // Who this browser is: a token of its own, which can be revoked alone.
 
-import type { CreatedDevice, DeviceList, Invitation, Role, WhoAmI } from "@protocol";
-import { t } from "../i18n";
+import type { CreatedDevice, DeviceList, Invitation, PublicKeys, Role, WhoAmI } from "@protocol";
+import { t, wordsAreHere } from "../i18n";
 import { Api, ApiError } from "./api";
 import { askPublicKeys, hasKey, ServerGuard } from "./server_key";
 import { canSave, forget, isObject, keysWith, load, save, storageKey } from "./storage";
@@ -68,27 +68,33 @@ export type Meeting =
 
 /** Asks which server answers, without a token, and goes on with the device that it has made. Those of others are kept. */
 export async function meetServer(): Promise<Meeting> {
-  try {
-    const server = await askPublicKeys();
-    const isOf = (device: Device) => device.server == null || hasKey(server, device.server);
-    const current = storedDevice();
-    if (current !== null && isOf(current)) {
-      setServer(current, server.key);
-      return "known";
-    }
-    const aside = devicesAside();
-    const found = aside.find((device) => device.server != null && isOf(device));
-    if (current === null && found === undefined) return "known";
-    visiting = null;
-    // Its room may be needed for the others.
-    forget(KEY);
-    keepAside([...(current === null ? [] : [current]), ...aside.filter((device) => device !== found)]);
-    if (found === undefined) return "other";
-    save(KEY, { ...found, server: server.key });
+  return (await meet()).meeting;
+}
+
+/** The same, with the key of the server; `null` if it does not say so. */
+async function meet(): Promise<{ meeting: Meeting; key: string | null }> {
+  const server = await askPublicKeys().catch(() => null);
+  if (server === null) return { meeting: "unreachable", key: null };
+  return { meeting: takeDeviceOf(server), key: server.key };
+}
+
+function takeDeviceOf(server: PublicKeys): Meeting {
+  const isOf = (device: Device) => device.server == null || hasKey(server, device.server);
+  const current = storedDevice();
+  if (current !== null && isOf(current)) {
+    setServer(current, server.key);
     return "known";
-  } catch {
-    return "unreachable";
   }
+  const aside = devicesAside();
+  const found = aside.find((device) => device.server != null && isOf(device));
+  if (current === null && found === undefined) return "known";
+  visiting = null;
+  // Its room may be needed for the others.
+  forget(KEY);
+  keepAside([...(current === null ? [] : [current]), ...aside.filter((device) => device !== found)]);
+  if (found === undefined) return "other";
+  save(KEY, { ...found, server: server.key });
+  return "known";
 }
 
 /** The person says that the server is the one they were signed in at, with another key. */
@@ -136,7 +142,7 @@ export function isOfDevice(event: StorageEvent): boolean {
   return event.key === null || event.key === storageKey(KEY);
 }
 
-function deviceOf(token: string, me: WhoAmI): Device {
+function deviceOf(token: string, me: Omit<WhoAmI, "kind">): Device {
   return {
     token,
     participant: me.participant,
@@ -149,9 +155,9 @@ function deviceOf(token: string, me: WhoAmI): Device {
 
 /** Makes this the device's token, and ends the one that it had before. */
 export async function replaceDevice(made: Device): Promise<Device> {
-  await meetServer();
+  const { key } = await meet();
   const before = storedDevice();
-  const device = { ...made, server: await serverKey() };
+  const device = { ...made, server: key };
   if (!save(KEY, device)) return visit(device);
   visiting = null;
   if (before !== null && before.participant !== device.participant) forgetBelongings(before);
@@ -188,8 +194,9 @@ export function whoIs(token: string): Promise<WhoAmI> {
 /** Exchanges the token of a link for one of this device. A browser that keeps nothing goes on with the link's, and uses up no device. */
 export async function adoptToken(token: string): Promise<Device> {
   if (!canSave()) return visit({ ...deviceOf(token, await whoIs(token)), server: await serverKey() });
-  const made = await new Api(token).post<{ token: string }>("/api/devices", { name: deviceName() });
-  const device = await replaceDevice(deviceOf(made.token, await whoIs(made.token)));
+  await wordsAreHere;
+  const made = await new Api(token).post<CreatedDevice>("/api/devices", { name: deviceName() });
+  const device = await replaceDevice(createdDevice(made));
   if (!device.isForVisit) return device;
   await endDevice(device).catch(() => undefined);
   return visit({ ...device, token });
@@ -197,8 +204,13 @@ export async function adoptToken(token: string): Promise<Device> {
 
 /** Uses the code of a link that was made for one device. */
 export async function redeemDeviceCode(code: string): Promise<Device> {
+  await wordsAreHere;
   const made = await new Api(null).post<CreatedDevice>("/api/join/device", { code, name: deviceName() });
-  return deviceOf(made.token, await whoIs(made.token));
+  return createdDevice(made);
+}
+
+function createdDevice(made: CreatedDevice): Device {
+  return deviceOf(made.token, { ...made, name: made.participant_name });
 }
 
 /** Uses a join code, which works once, and makes a device of what it gives. */

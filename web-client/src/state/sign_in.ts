@@ -2,7 +2,7 @@
 // somebody is, or the signed-in screens.
 
 import { signal } from "@preact/signals";
-import { t } from "../i18n";
+import { t, wordsAreHere } from "../i18n";
 import type { Device, Meeting } from "../net/device";
 import type { LinkContents } from "../net/link";
 import type { WhoAmI } from "@protocol";
@@ -54,12 +54,15 @@ export class SignIn<A extends Running> {
   async openLink(link: LinkContents | null): Promise<void> {
     // A vote link signs nobody in, and leaves alone whose device this is.
     if (link?.vote) return this.turnTo({ kind: "vote", secret: link.vote });
+    const asked = link?.token ? this.parts.whoIs(link.token) : null;
+    // Awaited below, when it is known which server answers.
+    asked?.catch(() => undefined);
     const meeting = await this.parts.meetServer();
     const device = this.parts.storedDevice();
-    if (link?.token) return this.openToken(link.token, link);
+    if (link?.token && asked !== null) return this.openToken(link.token, asked, link);
     if (link?.device) return this.openDeviceCode(link.device, link);
     if (link?.code) return this.turnTo({ kind: "ask_name", code: link.code, link, problem: null });
-    if (device === null) return this.turnTo({ kind: "welcome", problem: meeting === "other" ? t().net.serverChanged : null });
+    if (device === null) return this.askForLink(meeting);
     this.signIn(device, link);
     try {
       if ((await this.parts.refreshDevice(device)) === null) this.signedOut(device, null);
@@ -116,6 +119,11 @@ export class SignIn<A extends Running> {
     this.step.value = next;
   }
 
+  private async askForLink(meeting: Meeting): Promise<void> {
+    await wordsAreHere;
+    this.turnTo({ kind: "welcome", problem: meeting === "other" ? t().net.serverChanged : null });
+  }
+
   private signIn(device: Device, link: LinkContents | null): void {
     const app = this.parts.run(
       device,
@@ -142,11 +150,11 @@ export class SignIn<A extends Running> {
     if (isShown) this.turnTo({ kind: "welcome", problem: t().net.signedOut });
   }
 
-  private async openToken(token: string, link: LinkContents): Promise<void> {
+  private async openToken(token: string, asked: Promise<WhoAmI>, link: LinkContents): Promise<void> {
     const { parts } = this;
     try {
       const before = parts.storedDevice();
-      const me = await parts.whoIs(token);
+      const me = await asked;
       if (before !== null && before.participant !== me.participant) {
         return this.turnTo({ kind: "confirm_switch", name: me.name, participant: me.participant, link, device: before, adopt: () => parts.adoptToken(token) });
       }

@@ -15,7 +15,7 @@ import { Icon } from "./Icon";
 import { Inbox } from "./Inbox";
 import { later, laterWithTexts } from "./later";
 
-const SessionScreen = later(async () => (await import("../stream/SessionScreen")).SessionScreen);
+export const SessionScreen = later(async () => (await import("../stream/SessionScreen")).SessionScreen);
 const Sessions = laterWithTexts(async () => (await import("./Sessions")).Sessions);
 const Settings = laterWithTexts(async () => (await import("./Settings")).Settings);
 

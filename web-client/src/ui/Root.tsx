@@ -1,6 +1,6 @@
 // Draws the invitation, the question who somebody is, or the signed-in screens.
 
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { t } from "../i18n";
 import * as devices from "../net/device";
 import type { Device } from "../net/device";
@@ -8,10 +8,10 @@ import { takeLink } from "../net/link";
 import type { LinkContents } from "../net/link";
 import { dropPush } from "../screens/settings/push";
 import { App } from "../state/app";
-import { go } from "../state/route";
+import { go, route } from "../state/route";
 import { SignIn } from "../state/sign_in";
 import { AppContext } from "./context";
-import { Frame } from "./Frame";
+import { Frame, SessionScreen } from "./Frame";
 import { laterWithTexts } from "./later";
 
 const VotePage = laterWithTexts(async () => (await import("./VotePage")).VotePage);
@@ -19,10 +19,23 @@ const Welcome = laterWithTexts(async () => (await import("./Welcome")).Welcome);
 const AskName = laterWithTexts(async () => (await import("./Welcome")).AskName);
 const ConfirmSwitch = laterWithTexts(async () => (await import("./Welcome")).ConfirmSwitch);
 
-export function Root() {
-  const signIn = useMemo(() => new SignIn<App>({ ...devices, dropPush, run, openTarget }), []);
+/** Takes the link of the address and asks the server, which needs no words yet. */
+export function startSignIn(): SignIn<App> {
+  const signIn = new SignIn<App>({ ...devices, dropPush, run, openTarget });
+  const link = takeLink();
+  void signIn.openLink(link);
+  if (leadsToSession(link)) void SessionScreen.load().catch(() => undefined);
+  return signIn;
+}
+
+/** Whether the stream of a session is opened first. */
+function leadsToSession(link: LinkContents | null): boolean {
+  if (link === null) return route.value.screen === "session";
+  return link.session !== null && link.gate === null;
+}
+
+export function Root({ signIn }: { signIn: SignIn<App> }) {
   useEffect(() => {
-    void signIn.openLink(takeLink());
     // A link that is opened while the page is open only changes the fragment.
     const onHash = () => {
       const link = takeLink();

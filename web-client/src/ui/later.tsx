@@ -6,17 +6,20 @@ import { loadLaterTexts, t } from "../i18n";
 
 type State<P> = { kind: "loading" } | { kind: "ready"; component: ComponentType<P> } | { kind: "failed" };
 
+/** A component whose code may be fetched before it is drawn. */
+export type LaterComponent<P> = ComponentType<P> & { load(): Promise<ComponentType<P>> };
+
 /** A component that is fetched when it is first drawn; `Until` stands in its place until it is here, and if it never comes. */
-export function later<P extends object>(load: () => Promise<ComponentType<P>>, Until?: ComponentType<P>): ComponentType<P> {
+export function later<P extends object>(fetchIt: () => Promise<ComponentType<P>>, Until?: ComponentType<P>): LaterComponent<P> {
   let loaded: ComponentType<P> | null = null;
-  return function Later(props: P) {
+  const load = async () => (loaded ??= await fetchIt());
+  const Later = (props: P) => {
     const [state, setState] = useState<State<P>>(loaded === null ? { kind: "loading" } : { kind: "ready", component: loaded });
     useEffect(() => {
       if (state.kind !== "loading") return;
       let isHere = true;
       load().then(
         (component) => {
-          loaded = component;
           if (isHere) setState({ kind: "ready", component });
         },
         () => {
@@ -37,11 +40,12 @@ export function later<P extends object>(load: () => Promise<ComponentType<P>>, U
         return <NotLoaded onRetry={() => setState({ kind: "loading" })} />;
     }
   };
+  return Object.assign(Later, { load });
 }
 
 /** The same for a screen that says what is among the `laterTexts`. */
-export function laterWithTexts<P extends object>(load: () => Promise<ComponentType<P>>, Until?: ComponentType<P>): ComponentType<P> {
-  return later(async () => (await Promise.all([load(), loadLaterTexts()]))[0], Until);
+export function laterWithTexts<P extends object>(fetchIt: () => Promise<ComponentType<P>>, Until?: ComponentType<P>): LaterComponent<P> {
+  return later(async () => (await Promise.all([fetchIt(), loadLaterTexts()]))[0], Until);
 }
 
 /** The network is gone, or the server has another version of the page. */

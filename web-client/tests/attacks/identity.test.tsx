@@ -6,7 +6,7 @@ import { act } from "preact/test-utils";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Role } from "@protocol";
 import { go } from "../../src/state/route";
-import { Root } from "../../src/ui/Root";
+import { Root, startSignIn } from "../../src/ui/Root";
 
 interface TokenFacts {
   participant: string;
@@ -48,7 +48,7 @@ async function serve(path: string, init: RequestInit): Promise<Response> {
   if (path === "/api/devices" && init.method === "POST") {
     const id = `device_${tokens.size}`;
     tokens.set(`pvp_${id}`, { ...facts, device: id });
-    return reply({ token: `pvp_${id}`, id }, 201);
+    return reply({ token: `pvp_${id}`, id, name: "Browser", participant: facts.participant, participant_name: facts.name, roles: facts.roles }, 201);
   }
   if (path === "/api/devices") {
     const theirs = devices().filter(([, other]) => other.participant === facts.participant);
@@ -118,7 +118,7 @@ async function press(name: string | RegExp): Promise<void> {
 
 async function start(hash = ""): Promise<void> {
   location.hash = hash;
-  await act(async () => render(<Root />, host));
+  await act(async () => render(<Root signIn={startSignIn()} />, host));
   await rest();
 }
 

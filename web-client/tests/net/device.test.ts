@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { Api } from "../../src/net/api";
 import * as devices from "../../src/net/device";
 import type { Device } from "../../src/net/device";
-import { ServerGuard } from "../../src/net/server_key";
+import { doubtServer, ServerGuard } from "../../src/net/server_key";
 
 interface Server {
   key: string;
@@ -19,25 +19,31 @@ const B: Server = { key: "bb", earlier_keys: [] };
 let answering: Server | "nobody" | "other program";
 /** The requests with a token, and which server got them. */
 let sent: string[];
+/** Every request. */
+let asked: string[];
 let made: number;
 
 const device = (token: string, server: string | null): Device => ({ token, participant: `ann-${server}`, name: "Ann", roles: ["approver"], session: null, expires: null, server });
 
 function answer(path: string, init: RequestInit): Response {
+  asked.push(`${init.method} ${path}`);
   if (answering === "nobody") throw new TypeError("Failed to fetch");
   const token = new Headers(init.headers).get("authorization")?.replace("Bearer ", "");
   const server = answering === "other program" ? "other program" : answering.key;
   if (token !== undefined) sent.push(`${init.method} ${path} ${token} to ${server}`);
   if (answering === "other program") return Response.json({ hello: "world" });
   if (path === "/api/key") return Response.json(answering);
-  if (path === "/api/devices" && init.method === "POST") return Response.json({ token: `device-${(made += 1)}` });
+  if (path === "/api/devices" && init.method === "POST") {
+    return Response.json({ token: `device-${(made += 1)}`, name: "Chrome", participant: `ann-${server}`, participant_name: "Ann", roles: ["approver"] });
+  }
   if (path === "/api/devices") return Response.json({ devices: [{ id: "d1", this_device: true }] });
   if (init.method === "DELETE") return new Response(null, { status: 204 });
   return Response.json({ participant: `ann-${server}`, name: "Ann", roles: ["approver"] });
 }
 
 beforeEach(() => {
-  [answering, sent, made] = [A, [], 0];
+  [answering, sent, asked, made] = [A, [], [], 0];
+  doubtServer();
   localStorage.clear();
   vi.stubGlobal("fetch", async (path: string, init: RequestInit) => answer(path, init));
 });
@@ -53,6 +59,13 @@ async function signInAt(server: Server, link: string): Promise<Device> {
   await devices.meetServer();
   return devices.adoptToken(link);
 }
+
+test("signing in asks little, because a phone waits for each answer", async () => {
+  const { token, server } = await signInAt(A, "link-a");
+  expect(devices.storedDevice()).toEqual({ ...device(token, "aa"), name: "Ann" });
+  await new Api(token, new ServerGuard(server ?? null)).get("/api/gates");
+  expect(asked).toEqual(["GET /api/key", "POST /api/devices", "GET /api/key", "GET /api/gates"]);
+});
 
 describe("another server at the same address", () => {
   test("gets no token, and the device is there again when its server is", async () => {

@@ -41,3 +41,16 @@ it("a device is called what people call it", async () => {
   await setLanguage("en");
   expect(deviceName(phone)).toBe(en.net.browserOn("Chrome", "Android"));
 });
+
+it("what goes wrong before the words are here is said when they are", async () => {
+  vi.resetModules();
+  vi.stubGlobal("fetch", () => Promise.reject(new TypeError("Failed to fetch")));
+  const fresh = await import("../../src/net/api");
+  const heard: string[] = [];
+  const asked = new fresh.Api(null).get("/api/key").catch((error: Error) => heard.push(error.message));
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(heard).toEqual([]);
+  await (await import("../../src/i18n")).setLanguage("de");
+  await asked;
+  expect(heard).toEqual([de.net.unreachable]);
+});
