@@ -133,7 +133,10 @@ export class SessionConnection {
     this.socket?.close(1000);
     this.socket = null;
     this.ended();
-    for (const waiter of this.waiters.values()) waiter.reject(new Refused(t().net.closed, "CLOSED"));
+    for (const [id, waiter] of this.waiters) {
+      // What is kept is sent when the session is opened again, so it must not come back to be sent a second time.
+      if (!this.outbox.isKept(id)) waiter.reject(new Refused(t().net.closed, "CLOSED"));
+    }
     this.waiters.clear();
   }
 
