@@ -8,7 +8,6 @@ import { escapeInvisible } from "../fold";
 import { t } from "../i18n";
 import { serverNow } from "../net/server_clock";
 import { onWake } from "../net/wake";
-import { isPushedHere } from "../screens/settings/push";
 import { noticeText } from "../sw/notice_text";
 import { locale } from "../ui/format";
 import { shownLine } from "../ui/shown";
@@ -17,6 +16,7 @@ import type { App } from "./app";
 import { EVERYTHING, planNotices, seenNotices } from "./notices";
 import type { Notice, Wishes } from "./notices";
 import { preferences } from "./preferences";
+import { isPushedHere } from "./push_state";
 import { route } from "./route";
 
 /** Tells this person what waits for their vote, for as long as the component is on the screen. */
