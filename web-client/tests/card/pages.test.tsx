@@ -9,7 +9,7 @@ import { go, route } from "../../src/state/route";
 import { GatePage } from "../../src/ui/GatePage";
 import { Inbox } from "../../src/ui/Inbox";
 import { VotePage } from "../../src/ui/VotePage";
-import { all, change, click, closedDetails, DIGEST, FakeApp, gateItem, get, has, key, openDetails, OTHER_DIGEST, pass, pointer, SESSION, settle, setUp, show, text, type, unmount } from "./support";
+import { all, change, click, closedDetails, DIGEST, FakeApp, gateItem, get, has, key, openDetails, OTHER_DIGEST, pass, pointer, reachEnd, screen, SESSION, settle, setUp, show, text, type, unmount } from "./support";
 
 let app: FakeApp;
 
@@ -314,6 +314,25 @@ describe("several at once", () => {
     await click(get("button", "Approve it"));
     await pass(0);
     expect(app.posts().map((call) => call.path)).toEqual(["/api/sessions/shop/gates/019a-1/vote"]);
+  });
+
+  test("a list is not approved before the end of every command was on the screen", async () => {
+    await open({ gate: "019a-1", line: "make one" }, { gate: "019a-2", line: "echo 1\n".repeat(500) });
+    screen.isEndVisible = false;
+    await preflight();
+    expect(has("button", "Approve all 2")).toBe(false);
+    await click(get("button", "Read on to approve"));
+    await click(get("button", "Leave out: make one"));
+    expect([has("button", "Approve it"), app.posts()]).toEqual([false, []]);
+    await reachEnd();
+    app.onPost = () => ({ ack: {}, gate: closedDetails(gateItem({ gate: "019a-2" })) });
+    // The tap that read on was not meant for it.
+    await click(get("button", "Approve it"));
+    expect(app.posts()).toEqual([]);
+    await settle();
+    await click(get("button", "Approve it"));
+    await pass(0);
+    expect(app.posts().map((call) => call.path)).toEqual(["/api/sessions/shop/gates/019a-2/vote"]);
   });
 
   test("a list is not approved before all of every command has arrived", async () => {
