@@ -82,7 +82,7 @@ export function cardOfGate(listed: GateListItem, details: GateDetails | null, fa
   const whole = listed.cut_bytes === undefined ? null : (current?.open ?? null);
   const item = whole === null ? listed : withAll(listed, whole);
   const requested = requestedFromOpenGate(whole ?? listed, contents);
-  const executor = facts.executor(item.proposer);
+  const executor = item.executor ?? facts.executor(item.proposer);
   return {
     ...verdict(requested, item.assessment.category),
     session: item.session,

@@ -1,5 +1,6 @@
 // @vitest-environment happy-dom
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { ExecutorInfo, GateListItem } from "@protocol";
 import { useRoute } from "./route_probe";
 import { announcements } from "../../src/state/announcements";
 import { ApiError } from "../../src/net/api";
@@ -197,6 +198,29 @@ describe("deciding one after the other", () => {
     await open();
     await change(() => go({ screen: "gate", session: "shop", gate: "nothing" }));
     expect(text()).toContain("There is no such card, or you may not see it.");
+  });
+});
+
+describe("where a command runs", () => {
+  const executor: ExecutorInfo = { profiles: ["read"], shell_exec: true, working_directory: "/srv/production", runner: ["ssh", "production"] };
+  const rest: Partial<GateListItem> = { executor, action: { command: { form: "shell", line: "make one" }, mode: "normal" } };
+
+  test("is what the gate says, and not what was known of the session before", async () => {
+    await open({ gate: "019a-1", rest });
+    await change(() => go({ screen: "gate", session: "shop", gate: "019a-1" }));
+    await settle();
+    expect(text()).toContain("/srv/production");
+    expect(text()).toContain("ssh production");
+    expect(text()).not.toContain("/srv/shop");
+  });
+
+  test("is on the card of a vote link, too", async () => {
+    const item = gateItem({ gate: "019a-1", rest });
+    vi.stubGlobal("fetch", async () => new Response(JSON.stringify({ gate: openDetails(item), participant: "bob", name: "Bob" })));
+    show(<VotePage secret="s" onLeave={() => undefined} />);
+    await settle();
+    expect(text()).toContain("/srv/production");
+    expect(text()).toContain("ssh production");
   });
 });
 
