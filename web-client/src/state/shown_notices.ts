@@ -93,5 +93,10 @@ async function showOnce(app: App, { gate, event }: Notice): Promise<void> {
 /** Takes away the notifications of gates that wait for this person no more, whoever has shown them. */
 export async function closeNotices(gates: readonly string[]): Promise<void> {
   const tags = new Set(gates.map(noticeTag));
-  for (const notice of await shownNotices()) if (tags.has(notice.tag)) notice.close();
+  // One that says how it was decided stays.
+  for (const notice of await shownNotices()) if (tags.has(notice.tag) && saysOpen(notice)) notice.close();
+}
+
+function saysOpen({ data }: Notification): boolean {
+  return (data as { isOpen?: unknown } | null)?.isOpen === true;
 }

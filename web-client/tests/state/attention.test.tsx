@@ -15,11 +15,11 @@ import { openGate, START } from "./gates";
 
 const badge = { setAppBadge: vi.fn(() => Promise.resolve()), clearAppBadge: vi.fn(() => Promise.resolve()) };
 /** Those that the system shows. */
-let notifications: { tag: string; close(): void }[];
-const showNotification = vi.fn((_title: string, { tag = "" }: NotificationOptions) => {
+let notifications: { tag: string; data?: unknown; close(): void }[];
+const showNotification = vi.fn((_title: string, { tag = "", data }: NotificationOptions) => {
   const close = () => (notifications = notifications.filter((shown) => shown.tag !== tag));
   close();
-  notifications.push({ tag, close });
+  notifications.push({ tag, data, close });
   return Promise.resolve();
 });
 const SETTINGS = { events: ["opened", "escalated", "closing"] as const, sessions: null, quiet_hours: null, show_command: false, vote_links: false, channels: [], kinds: [] };
@@ -212,10 +212,11 @@ test("whoever looks at the page says so to the other tabs", async () => {
 });
 
 test("a notification goes with what it tells of: once the gate is decided, voted on or nobody is signed in", async () => {
-  await change(() => (app.gates.value = [openGate({ gate: "a" }), openGate({ gate: "b" }), openGate({ gate: "c" })]));
-  expect(notifications.map(({ tag }) => tag)).toEqual(["pvp-a", "pvp-b", "pvp-c"]);
-  await change(() => (app.gates.value = [openGate({ gate: "b", mayVote: false }), openGate({ gate: "c" })]));
-  expect(notifications.map(({ tag }) => tag)).toEqual(["pvp-c"]);
+  await change(() => (app.gates.value = ["a", "b", "c", "d"].map((gate) => openGate({ gate }))));
+  expect(notifications.map(({ tag }) => tag)).toEqual(["pvp-a", "pvp-b", "pvp-c", "pvp-d"]);
+  await showNotification("decided, as a push says", { tag: "pvp-d", data: { isOpen: false } });
+  await change(() => (app.gates.value = [openGate({ gate: "b", mayVote: false }), openGate({ gate: "c" }), openGate({ gate: "d", mayVote: false })]));
+  expect(notifications.map(({ tag }) => tag)).toEqual(["pvp-c", "pvp-d"]);
   notifications.push({ tag: "of another page", close: () => undefined });
   forgetDevice({ token: "t", participant: "ann" });
   await vi.advanceTimersByTimeAsync(0);
