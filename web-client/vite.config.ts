@@ -19,8 +19,14 @@ export default defineConfig({
         entryFileNames: "assets/[name]-[hash].js",
         chunkFileNames: "assets/[name]-[hash].js",
         assetFileNames: "assets/[name]-[hash][extname]",
-        // What every stream needs comes as one file: the headers of five small ones weigh more than they do.
-        codeSplitting: { includeDependenciesRecursively: false, groups: [{ name: "stream", test: /src\/(stream\/(?!markdown|SessionScreen)|terminal\/(AnsiText|StaticOutput|ansi|colours|folded))/ }] },
+        // What every screen needs comes as one file, and so does what every stream needs: the headers of five small ones weigh more than they do.
+        codeSplitting: {
+          includeDependenciesRecursively: false,
+          groups: [
+            { name: "base", test: /preload-helper|node_modules\/@?preact|src\/(i18n\/index|fold\/(text|json)|net\/(api|server_clock|storage))\b/ },
+            { name: "stream", test: /src\/(stream\/(?!markdown|SessionScreen)|terminal\/(AnsiText|StaticOutput|ansi|colours|folded))/ },
+          ],
+        },
       },
     },
   },

@@ -284,8 +284,18 @@ impl Session {
 
     /// The open gates with their proposals, oldest first.
     pub fn open_gates(&self) -> Vec<(&Proposal, &Gate)> {
-        let mut gates: Vec<_> = self
-            .proposals
+        let mut gates: Vec<_> = self.gated_proposals().collect();
+        gates.sort_by_key(|(_, gate)| gate.opened_seq);
+        gates
+    }
+
+    /// An open gate with its proposal.
+    pub fn open_gate(&self, id: &MessageId) -> Option<(&Proposal, &Gate)> {
+        self.gated_proposals().find(|(_, gate)| gate.id == *id)
+    }
+
+    fn gated_proposals(&self) -> impl Iterator<Item = (&Proposal, &Gate)> {
+        self.proposals
             .values()
             .filter_map(|proposal| match &proposal.stage {
                 ProposalStage::Gated(gate) => Some((proposal, gate)),
@@ -293,9 +303,6 @@ impl Session {
                     None
                 }
             })
-            .collect();
-        gates.sort_by_key(|(_, gate)| gate.opened_seq);
-        gates
     }
 
     /// The runs that have not ended.

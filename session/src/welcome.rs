@@ -7,8 +7,29 @@ use pvp_protocol::payload::{
 use pvp_protocol::{Limits, ParticipantId, ShellExecMode};
 
 use crate::apply::WORKING_DIRECTORY_KEY;
+use crate::gate::Gate;
 use crate::input::Ceiling;
+use crate::proposal::Proposal;
 use crate::state::{Allowed, Session};
+
+impl Gate {
+    /// The gate with what its proposal asks for. This copies the whole command.
+    pub fn describe(&self, proposal: &Proposal) -> OpenGate {
+        OpenGate {
+            gate: self.id.clone(),
+            request: self.request.clone(),
+            action: proposal.action.clone(),
+            assessment: proposal.assessment.clone(),
+            proposer: proposal.proposer.clone(),
+            description: proposal.description.clone(),
+            degree: proposal.degree,
+            origin: proposal.origin.clone(),
+            approvals: self.approvals.values().cloned().collect(),
+            escalated: self.escalated,
+            amended_by: self.amended_by.clone(),
+        }
+    }
+}
 
 impl Session {
     /// The last announcements of everyone in the session, without those who were told to be gone.
@@ -40,21 +61,9 @@ impl Session {
 
     /// The gates that are open, oldest first.
     pub fn describe_open_gates(&self) -> Vec<OpenGate> {
-        self.open_gates()
-            .into_iter()
-            .map(|(proposal, gate)| OpenGate {
-                gate: gate.id.clone(),
-                request: gate.request.clone(),
-                action: proposal.action.clone(),
-                assessment: proposal.assessment.clone(),
-                proposer: proposal.proposer.clone(),
-                description: proposal.description.clone(),
-                degree: proposal.degree,
-                origin: proposal.origin.clone(),
-                approvals: gate.approvals.values().cloned().collect(),
-                escalated: gate.escalated,
-                amended_by: gate.amended_by.clone(),
-            })
+        let gates = self.open_gates().into_iter();
+        gates
+            .map(|(proposal, gate)| gate.describe(proposal))
             .collect()
     }
 

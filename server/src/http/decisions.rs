@@ -252,8 +252,7 @@ impl Waiter {
     async fn awaited_votes(&self, id: &MessageId) -> Result<Option<AwaitedVotes>, Refusal> {
         let (me, id) = (self.me.claims.clone(), id.clone());
         let gate = self.directory.query(&self.session, move |session| {
-            let mut open = gates::list_open_gates(session, Some(&me)).into_iter();
-            open.find(|gate| gate.open.request.action_ref == id)
+            gates::find_open_gate(session, &id, Some(&me))
         });
         let gate = gate.await.ok_or_else(log_unreadable)?;
         Ok(gate.map(|gate| {

@@ -15,7 +15,7 @@ use pvp_protocol::payload::{
 use pvp_protocol::{
     Action, ClientMessage, ExtraFields, MessageId, ParticipantId, Refusal, ServerMessage, SessionId,
 };
-use pvp_session::{Session, SubmittedMessage};
+use pvp_session::{Gate, Proposal, Session, SubmittedMessage};
 
 use super::extractors::{
     AuthorizedSession, Caller, JsonBody, NoParameters, PathMessageId, StrictQuery, parameters,
@@ -82,46 +82,49 @@ pub(super) async fn list_all(
     Ok(Json(GateList { gates, version }))
 }
 
-/// The open gates of a session, as this participant sees them.
-pub(super) fn list_open_gates(session: &Session, me: Option<&TokenClaims>) -> Vec<GateListItem> {
-    let open = session.describe_open_gates();
-    let states = session.open_gates().into_iter().map(|(proposal, gate)| {
-        let executor = session.member(&proposal.executor);
-        let executor = executor.and_then(|member| member.announce.executor.clone());
-        let approvers = session.approvers(gate, &proposal.proposer);
-        let may_vote = me.is_some_and(|me| admission::may_vote(session, gate, &approvers, me));
-        (
-            gate.tally(&approvers),
-            gate.dependent_approvals(&approvers),
-            may_vote,
-            executor,
-        )
-    });
-    open.into_iter()
-        .zip(states)
-        .map(
-            |(open, (tally, not_counted, may_vote, executor))| GateListItem {
-                session: session.id().clone(),
-                short_id: open.request.action_ref.short().to_owned(),
-                handle: open.handle(),
-                invited_by: inviters(session, &open),
-                not_counted,
-                open,
-                executor,
-                received: tally.received,
-                required: tally.required,
-                awaited: tally.awaited.into_iter().collect(),
-                may_vote,
-                cut_bytes: None,
-            },
-        )
+/// The open gates of a session as a list has them: of a long one, only what one recognises it by.
+pub(super) fn list_cut_gates(session: &Session, me: Option<&TokenClaims>) -> Vec<GateListItem> {
+    let gates = session.open_gates().into_iter();
+    gates
+        .map(|(proposal, gate)| cut_for_list(list_item(session, proposal, gate, me)))
         .collect()
 }
 
-/// The open gates of a session as a list has them: of a long one, only what one recognises it by.
-pub(super) fn list_cut_gates(session: &Session, me: Option<&TokenClaims>) -> Vec<GateListItem> {
-    let gates = list_open_gates(session, me).into_iter();
-    gates.map(cut_for_list).collect()
+/// The open gate of a proposal, as this participant sees it; `None` if it has none.
+pub(super) fn find_open_gate(
+    session: &Session,
+    proposal: &MessageId,
+    me: Option<&TokenClaims>,
+) -> Option<GateListItem> {
+    let mut gates = session.open_gates().into_iter();
+    let (proposal, gate) = gates.find(|(gated, _)| gated.id == *proposal)?;
+    Some(list_item(session, proposal, gate, me))
+}
+
+fn list_item(
+    session: &Session,
+    proposal: &Proposal,
+    gate: &Gate,
+    me: Option<&TokenClaims>,
+) -> GateListItem {
+    let executor = session.member(&proposal.executor);
+    let approvers = session.approvers(gate, &proposal.proposer);
+    let tally = gate.tally(&approvers);
+    let open = gate.describe(proposal);
+    GateListItem {
+        session: session.id().clone(),
+        short_id: open.request.action_ref.short().to_owned(),
+        handle: open.handle(),
+        invited_by: inviters(session, &open),
+        not_counted: gate.dependent_approvals(&approvers),
+        open,
+        executor: executor.and_then(|member| member.announce.executor.clone()),
+        received: tally.received,
+        required: tally.required,
+        awaited: tally.awaited.into_iter().collect(),
+        may_vote: me.is_some_and(|me| admission::may_vote(session, gate, &approvers, me)),
+        cut_bytes: None,
+    }
 }
 
 /// Who invited those who approved.
@@ -179,11 +182,9 @@ pub(super) async fn gate_state(
     let proposal = proposal.ok_or(Refusal::NoSuchGate(gate))?;
     let tool_proposal = proposal.id.clone();
     let open = directory.query(session, move |session| {
-        let mut open = list_open_gates(session, me.as_ref()).into_iter();
-        let open = open.find(|listed| listed.open.request.action_ref == proposal.id);
         // It may have been decided meanwhile.
         (
-            open,
+            find_open_gate(session, &proposal.id, me.as_ref()),
             session.find_proposal(&proposal.id).unwrap_or(proposal),
         )
     });

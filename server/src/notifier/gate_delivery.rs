@@ -262,18 +262,14 @@ async fn find_gate(
     };
     let session = telling.session.clone();
     let found = directory.query(&session, move |session| {
-        let mut open = session.describe_open_gates().into_iter();
-        let open = open.find(|open| open.gate == telling.gate)?;
-        let gates = session.open_gates();
-        let (proposal, gate) = gates
-            .into_iter()
-            .find(|(_, gate)| gate.id == telling.gate)?;
+        let (proposal, gate) = session.open_gate(&telling.gate)?;
         let approvers = session.approvers(gate, &proposal.proposer);
         let is_wanted =
             claims.is_none_or(|claims| admission::is_told(session, gate, &approvers, &claims));
         let is_same =
-            open.assessment.digest == telling.digest && open.escalated == telling.escalated;
-        (is_wanted && is_same).then(|| (open, session.name().map(str::to_owned)))
+            proposal.assessment.digest == telling.digest && gate.escalated == telling.escalated;
+        let describe = || (gate.describe(proposal), session.name().map(str::to_owned));
+        (is_wanted && is_same).then(describe)
     });
     let unreadable = || StoreError::Failed(format!("the log of session `{session}`"));
     found.await.ok_or_else(unreadable)
@@ -288,7 +284,7 @@ fn due_event(
     now: Timestamp,
 ) -> Option<NotificationEvent> {
     let closing_seconds = directory.config.notifications.closing_seconds;
-    let times = GateTimes::of(open);
+    let times = GateTimes::of(&open.request, open.escalated);
     plan(session, &times, recipient.wishes(), closing_seconds, now).tell
 }
 

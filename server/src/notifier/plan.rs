@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pvp_notify::{QuietHoursError, QuietPeriod};
 use pvp_protocol::api::{NotificationEvent, NotificationPreferences};
-use pvp_protocol::payload::OpenGate;
+use pvp_protocol::payload::GateRequest;
 use pvp_protocol::{SessionId, Timestamp};
 
 /// What is known about the time of an open gate.
@@ -18,11 +18,11 @@ pub(crate) struct GateTimes {
 }
 
 impl GateTimes {
-    pub(crate) fn of(open: &OpenGate) -> Self {
+    pub(crate) fn of(request: &GateRequest, escalated: bool) -> Self {
         Self {
-            escalated: open.escalated,
-            deadline: open.request.deadline,
-            timeout_seconds: open.request.timeout_seconds,
+            escalated,
+            deadline: request.deadline,
+            timeout_seconds: request.timeout_seconds,
         }
     }
 

@@ -18,7 +18,7 @@ use super::channel::{ChannelStatus, StoredChannel, StoredPreferences};
 use super::{message_id, text};
 use crate::directory::SessionDirectory;
 use crate::store::{ChannelGroup, ChannelRow, StoreError};
-use crate::token::{self, Login, TokenError};
+use crate::token::{self, Login, TokenClaims, TokenError};
 
 /// Channels of one person, without browsers, as far as one token is enough to change them.
 const MAX_CHANNELS: usize = 10;
@@ -45,12 +45,16 @@ impl SessionDirectory {
         let participant = &login.claims.participant;
         let stored = self.store.find_preferences(participant).await?;
         let preferences = StoredPreferences::parse(stored)?.of(&login.claims);
-        let rows = self.store.list_channels(Some(participant)).await?;
-        let describe = |row: &ChannelRow| Ok(StoredChannel::from_row(row)?.describe(row));
-        let channels: Result<_, StoreError> = rows.iter().map(describe).collect();
+        let mut channels = Vec::new();
+        for row in self.store.list_channels(Some(participant)).await? {
+            // One that has ended with its token is gone, although nobody has cleared it away yet.
+            if self.claims_of(&row).await?.is_some() {
+                channels.push(StoredChannel::from_row(&row)?.describe(&row));
+            }
+        }
         let config = &self.config.notifications;
         Ok(NotificationSettings {
-            channels: channels?,
+            channels,
             events: preferences.events,
             sessions: preferences.sessions,
             quiet_hours: preferences.quiet_hours,
@@ -332,11 +336,17 @@ impl SessionDirectory {
 
     /// Whether a token allows whatever the one does that a channel was made with.
     async fn covers(&self, login: &Login, row: &ChannelRow) -> Result<bool, StoreError> {
+        let claims = self.claims_of(row).await?;
+        // A channel whose token has ended is of no use to anybody.
+        Ok(claims.is_none_or(|claims| login.claims.covers(&claims)))
+    }
+
+    /// What the token allows that a channel was made with; `None` if it has ended.
+    async fn claims_of(&self, row: &ChannelRow) -> Result<Option<TokenClaims>, StoreError> {
         let claims = token::valid_claims(self.store.as_ref(), &row.token, pvp_clock::now());
         match claims.await {
-            Ok(claims) => Ok(login.claims.covers(&claims)),
-            // A channel whose token has ended is of no use to anybody.
-            Err(TokenError::Unknown | TokenError::Expired | TokenError::Revoked) => Ok(true),
+            Ok(claims) => Ok(Some(claims)),
+            Err(TokenError::Unknown | TokenError::Expired | TokenError::Revoked) => Ok(None),
             Err(TokenError::Store(error)) => Err(error),
         }
     }

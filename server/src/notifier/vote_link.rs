@@ -98,8 +98,7 @@ pub(crate) async fn find(
     }
     let (gate, digest) = (row.gate.clone(), terms.digest);
     let session_name = directory.query(&row.session, move |session| {
-        let mut gates = session.open_gates().into_iter();
-        let (proposal, gate) = gates.find(|(_, open)| open.id == gate)?;
+        let (proposal, gate) = session.open_gate(&gate)?;
         let approvers = session.approvers(gate, &proposal.proposer);
         let is_good = proposal.assessment.digest == digest
             && admission::may_vote(session, gate, &approvers, &claims);

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{Stream, StreamExt};
 use pvp_notify::DeliveryAddress;
 use pvp_protocol::api::{ChannelKind, GateNotification, NotificationEvent};
-use pvp_protocol::payload::OpenGate;
-use pvp_protocol::{Category, MessageId, ParticipantId, SessionId, Timestamp};
+use pvp_protocol::{Category, Digest, MessageId, ParticipantId, SessionId, Timestamp};
 use pvp_session::{Gate, Proposal, Session};
 
 use super::fair_order::{Hurry, sort_fairly};
@@ -33,8 +33,14 @@ const RELOAD_INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait after the store could not be read, or the queue was full.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// How long a session may take to say which gates are open.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a session may take to say which gates are open. All others are told of later by as much.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long to wait before one that did not is asked again.
+const BUSY_DELAY: Duration = Duration::from_secs(3);
+
+/// Sessions that are asked at a time.
+const SESSIONS_AT_ONCE: usize = 16;
 
 /// How long to wait after the log of a session could not be read.
 const UNREADABLE_DELAY: Duration = Duration::from_secs(60);
@@ -62,19 +68,7 @@ const DIGEST_RATE: Rate = Rate {
 
 /// Watches until the server stops.
 pub(crate) async fn run(directory: Arc<SessionDirectory>) {
-    let mut watcher = GateWatcher {
-        recipients: Arc::default(),
-        look_again: BTreeMap::new(),
-        look_at_all_again: None,
-        to_recheck: BTreeSet::new(),
-        recheck_at: None,
-        rates: TellingRates {
-            person: RateLimit::new(PERSON_RATE),
-            session: RateLimit::new(SESSION_RATE),
-            digest: RateLimit::new(DIGEST_RATE),
-        },
-        directory: directory.clone(),
-    };
+    let mut watcher = GateWatcher::new(directory.clone());
     let mut shutdown = directory.shutdown_signal();
     let watching = async {
         watcher.restore().await;
@@ -157,14 +151,36 @@ struct DueTelling {
     hurry: Hurry,
 }
 
-/// An open gate, and who may vote on it and has not.
+/// What decides who is told of an open gate, and when.
 struct ObservedGate {
-    open: OpenGate,
-    /// Places in the list of recipients.
+    gate: MessageId,
+    digest: Digest,
+    category: Category,
+    times: GateTimes,
+    /// Places in the list of recipients: who may vote on it and has not.
     voters: Vec<usize>,
 }
 
+/// The open gates of a session, or how long to wait before it is asked again.
+type Observed = Result<Vec<ObservedGate>, Duration>;
+
 impl GateWatcher {
+    fn new(directory: Arc<SessionDirectory>) -> Self {
+        Self {
+            recipients: Arc::default(),
+            look_again: BTreeMap::new(),
+            look_at_all_again: None,
+            to_recheck: BTreeSet::new(),
+            recheck_at: None,
+            rates: TellingRates {
+                person: RateLimit::new(PERSON_RATE),
+                session: RateLimit::new(SESSION_RATE),
+                digest: RateLimit::new(DIGEST_RATE),
+            },
+            directory,
+        }
+    }
+
     /// Reads what an earlier run has told, as often as it takes.
     async fn restore(&self) {
         let (store, notifications) = (&self.directory.store, &self.directory.notifications);
@@ -221,10 +237,12 @@ impl GateWatcher {
             true => LookedAt::Everything,
             false => LookedAt::Sessions,
         };
+        let sessions = self.sessions_to_look_at(changes, now).await;
         let mut due = Vec::new();
-        for session in self.sessions_to_look_at(changes, now).await {
+        let mut observing = self.observe(sessions);
+        while let Some((session, observed)) = observing.next().await {
             self.look_again.remove(&session);
-            due.extend(self.look_at(&session, now).await);
+            due.extend(self.take_observed(&session, observed, now).await);
         }
         self.tell_all(due, now);
         looked_at
@@ -295,26 +313,44 @@ impl GateWatcher {
         sessions
     }
 
+    /// The open gates of these sessions, as they answer: several are asked at a time, because one that
+    /// is busy or whose log is long must not hold up the others.
+    fn observe(
+        &self,
+        sessions: BTreeSet<SessionId>,
+    ) -> impl Stream<Item = (SessionId, Observed)> + Unpin + use<> {
+        let (directory, recipients) = (self.directory.clone(), self.recipients.clone());
+        let observing = futures_util::stream::iter(sessions).map(move |session| {
+            let (directory, recipients) = (directory.clone(), recipients.clone());
+            async move {
+                let observed =
+                    directory.query(&session, move |session| observe_gates(session, &recipients));
+                let observed = match tokio::time::timeout(QUERY_TIMEOUT, observed).await {
+                    Ok(Some(gates)) => Ok(gates),
+                    Ok(None) => Err(UNREADABLE_DELAY),
+                    Err(_) => Err(BUSY_DELAY),
+                };
+                (session, observed)
+            }
+        });
+        Box::pin(observing.buffer_unordered(SESSIONS_AT_ONCE))
+    }
+
     /// Everything that is due to be told about the gates of a session.
-    async fn look_at(&mut self, session: &SessionId, now: Timestamp) -> Vec<DueTelling> {
-        let recipients = self.recipients.clone();
-        let observing = self
-            .directory
-            .query(session, move |session| observe_gates(session, &recipients));
-        let unanswered = match tokio::time::timeout(QUERY_TIMEOUT, observing).await {
-            Ok(Some(gates)) => Ok(gates),
-            Ok(None) => Err(UNREADABLE_DELAY),
-            // One that is busy must not hold up the others.
-            Err(_) => Err(RETRY_DELAY),
-        };
-        let gates = match unanswered {
+    async fn take_observed(
+        &mut self,
+        session: &SessionId,
+        observed: Observed,
+        now: Timestamp,
+    ) -> Vec<DueTelling> {
+        let gates = match observed {
             Ok(gates) => gates,
             Err(delay) => {
                 self.look_again_at(session, after(now, delay));
                 return Vec::new();
             }
         };
-        let open: BTreeSet<_> = gates.iter().map(|gate| gate.open.gate.clone()).collect();
+        let open: BTreeSet<_> = gates.iter().map(|gate| gate.gate.clone()).collect();
         self.forget_closed(session, &open).await;
         {
             let mut book = self.directory.notifications.book.lock();
@@ -323,7 +359,7 @@ impl GateWatcher {
         let mut due = Vec::new();
         for gate in &gates {
             for voter in &gate.voters {
-                due.extend(self.plan_for(session, &gate.open, *voter, now));
+                due.extend(self.plan_for(session, gate, *voter, now));
             }
         }
         due
@@ -366,15 +402,20 @@ impl GateWatcher {
     fn plan_for(
         &mut self,
         session: &SessionId,
-        open: &OpenGate,
+        gate: &ObservedGate,
         voter: usize,
         now: Timestamp,
     ) -> Option<DueTelling> {
         let recipients = self.recipients.clone();
         let recipient = recipients.get(voter)?;
         let closing_seconds = self.directory.config.notifications.closing_seconds;
-        let times = GateTimes::of(open);
-        let planned = plan(session, &times, recipient.wishes(), closing_seconds, now);
+        let planned = plan(
+            session,
+            &gate.times,
+            recipient.wishes(),
+            closing_seconds,
+            now,
+        );
         if let Some(at) = planned.look_again {
             self.look_again_at(session, at);
         }
@@ -382,16 +423,16 @@ impl GateWatcher {
         let telling = Telling {
             channel: recipient.channel().to_owned(),
             session: session.clone(),
-            gate: open.gate.clone(),
-            digest: open.assessment.digest,
+            gate: gate.gate.clone(),
+            digest: gate.digest,
             event,
-            escalated: open.escalated,
+            escalated: gate.times.escalated,
         };
         let book = self.directory.notifications.book.lock();
         book.is_untold(&telling).then(|| DueTelling {
             recipient: voter,
             telling,
-            hurry: hurry(open, event),
+            hurry: hurry(gate.category, event),
         })
     }
 
@@ -499,8 +540,8 @@ fn address_of(recipient: &Recipient, session: &SessionId, gate: &MessageId) -> D
     }
 }
 
-fn hurry(open: &OpenGate, event: NotificationEvent) -> Hurry {
-    match (event, open.assessment.category) {
+fn hurry(category: Category, event: NotificationEvent) -> Hurry {
+    match (event, category) {
         (NotificationEvent::Escalated, _) => Hurry::Escalated,
         (NotificationEvent::Closing, _) => Hurry::Closing,
         (NotificationEvent::Opened, Category::Destructive | Category::Blocked) => {
@@ -512,9 +553,7 @@ fn hurry(open: &OpenGate, event: NotificationEvent) -> Hurry {
 
 /// The open gates of a session, each with those who may vote on it and have not.
 fn observe_gates(session: &Session, recipients: &[Recipient]) -> Vec<ObservedGate> {
-    let described = session.describe_open_gates().into_iter();
-    let gates = described.zip(session.open_gates());
-    let observe = |(open, (proposal, gate)): (OpenGate, (&Proposal, &Gate))| {
+    let observe = |(proposal, gate): (&Proposal, &Gate)| {
         let approvers = session.approvers(gate, &proposal.proposer);
         let is_voter = |recipient: &Recipient| match recipient {
             Recipient::Person(channel) => {
@@ -525,9 +564,15 @@ fn observe_gates(session: &Session, recipients: &[Recipient]) -> Vec<ObservedGat
         let voters = recipients.iter().enumerate();
         let voters = voters.filter(|(_, recipient)| is_voter(recipient));
         ObservedGate {
+            gate: gate.id.clone(),
+            digest: proposal.assessment.digest,
+            category: proposal.assessment.category,
+            times: GateTimes::of(&gate.request, gate.escalated),
             voters: voters.map(|(place, _)| place).collect(),
-            open,
         }
     };
-    gates.map(observe).collect()
+    session.open_gates().into_iter().map(observe).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -188,6 +188,8 @@ async fn a_channel_ends_with_the_device_that_added_it_and_no_other_does() {
     let path = format!("/api/devices/{}", device["id"].as_str().unwrap());
     let removed = fixture.bob.api.request("DELETE", &path, None).await;
     assert_eq!(removed.status, 204);
+    let listed = fixture.bob.notification_settings().await;
+    assert_eq!(listed["channels"].as_array().unwrap().len(), 1, "{listed}");
     two_rounds(&mut fixture, &mut links).await;
     assert!(devices.try_next().is_none());
 }

@@ -120,18 +120,21 @@ function PanelButton(props: DecisionBarProps & { isBusy: boolean; opens: Panel; 
 }
 
 function ApproveButton({ press, lock, isBusy, onReadOn }: DecisionBarProps & { isBusy: boolean }) {
-  if (lock === "unread") {
-    return (
-      <button class="approve" onClick={onReadOn}>
-        <Icon name="down" />
-        <span>{t().card.readOn}</span>
-      </button>
-    );
-  }
+  if (lock === "unread") return <ReadOnButton onReadOn={onReadOn} />;
   return (
     <HoldButton handle={press} labels={approveLabels(press.confirmation)} class="approve" isDisabled={isBusy || lock !== null} keyShortcut="a">
       <Icon name="check" />
     </HoldButton>
+  );
+}
+
+/** Stands in the place of Approve until the end of what is approved was on the screen. */
+export function ReadOnButton({ onReadOn }: { onReadOn(): void }) {
+  return (
+    <button class="approve" onClick={onReadOn}>
+      <Icon name="down" />
+      <span>{t().card.readOn}</span>
+    </button>
   );
 }
 

@@ -11,14 +11,16 @@ import { useApp } from "../ui/context";
 import { Icon } from "../ui/Icon";
 import { CardBody } from "./Card";
 import { confirmationFor } from "./confirmation";
-import { approveLabels } from "./DecisionBar";
+import { approveLabels, ReadOnButton } from "./DecisionBar";
 import { HoldButton, usePress } from "./HoldButton";
-import { cardOfGate, versionOf } from "./model";
+import { cardOfGate, drawnVersionOf, versionOf } from "./model";
 import type { CardModel } from "./model";
 import { worse } from "./order";
 import { count, isUnchanged, withoutChanged } from "./preflight_state";
 import type { Entry, EntryState } from "./preflight_state";
 import { useShown } from "./GateRow";
+import { useSeenEnd } from "./seen";
+import type { SeenEnd } from "./seen";
 import { deviceSender, problemText } from "./sending";
 import { mentionedIn, useFacts } from "./session_facts";
 
@@ -29,7 +31,7 @@ export function Preflight({ chosen, onClose }: { chosen: readonly GateListItem[]
   const gates = app.gates.value ?? [];
   const heading = useRef<HTMLHeadingElement>(null);
   const [entries, setEntries] = useState<Entry[]>(() => chosen.map((item) => ({ item, voteId: freshId(), state: { kind: "listed" } })));
-  const cards = useRef(new Map<string, CardModel>());
+  const cards = useRef(new Map<string, { card: CardModel; end: SeenEnd }>());
   useEffect(() => heading.current?.focus(), []);
   useEffect(() => setEntries((before) => withoutChanged(before, gates, me)), [gates]);
 
@@ -44,7 +46,7 @@ export function Preflight({ chosen, onClose }: { chosen: readonly GateListItem[]
     let approved = 0;
     let refused = 0;
     for (const entry of listed) {
-      const card = cards.current.get(entry.item.gate);
+      const card = cards.current.get(entry.item.gate)?.card;
       // The list may have changed between the press and this vote.
       if (card === undefined || !mayApproveHere(card) || card.digest !== entry.item.assessment.digest || !isUnchanged(entry.item, app.gates.value ?? [], me)) {
         set(entry.item, { kind: "changed" });
@@ -66,9 +68,11 @@ export function Preflight({ chosen, onClose }: { chosen: readonly GateListItem[]
   const worst = listed.reduce<Category>((category, entry) => worse(category, entry.item.assessment.category), "read");
   const confirmation = confirmationFor(worst, preferences.value);
   const version = listed.map((entry) => versionOf({ session: entry.item.session, gate: entry.item.gate, digest: entry.item.assessment.digest })).join(" ");
-  const [isReady, setReady] = useState<ReadonlySet<string>>(new Set());
-  const areReady = listed.every((entry) => isReady.has(entry.item.gate));
-  const press = usePress(confirmation, `${version} ${areReady ? "whole" : "part"}`, () => void approveAll());
+  const [readings, setReadings] = useState<ReadonlyMap<string, Reading>>(new Map());
+  const readingOf = (entry: Entry) => readings.get(entry.item.gate) ?? "loading";
+  const areLoaded = listed.every((entry) => readingOf(entry) !== "loading");
+  const unread = areLoaded ? listed.find((entry) => readingOf(entry) === "unread") : undefined;
+  const press = usePress(confirmation, `${version} ${areLoaded} ${unread === undefined}`, () => void approveAll());
   const labels = { ...approveLabels(confirmation), idle: confirmation === "hold" ? t().inbox.preflightHold(listed.length) : t().inbox.preflightApprove(listed.length) };
   return (
     <div class="screen preflight">
@@ -83,9 +87,11 @@ export function Preflight({ chosen, onClose }: { chosen: readonly GateListItem[]
             key={entry.item.gate}
             entry={entry}
             position={t().inbox.position(index + 1, entries.length)}
-            onCard={(card) => {
-              cards.current.set(entry.item.gate, card);
-              if (mayApproveHere(card) && !isReady.has(entry.item.gate)) setReady((before) => new Set([...before, entry.item.gate]));
+            onCard={(card, end) => {
+              const { gate } = entry.item;
+              cards.current.set(gate, { card, end });
+              const reading = !mayApproveHere(card) || end.isSeen === null ? "loading" : end.isSeen ? "read" : "unread";
+              if (reading !== readingOf(entry)) setReadings((before) => new Map([...before, [gate, reading]]));
             }}
             onRemove={() => setEntries((before) => before.filter((other) => other !== entry))}
           />
@@ -95,15 +101,22 @@ export function Preflight({ chosen, onClose }: { chosen: readonly GateListItem[]
         <button onClick={onClose} disabled={isSending}>
           {t().app.cancel}
         </button>
-        <HoldButton handle={press} labels={labels} class="approve" isDisabled={isSending || listed.length === 0 || !areReady}>
-          <Icon name="check" />
-        </HoldButton>
+        {unread === undefined ? (
+          <HoldButton handle={press} labels={labels} class="approve" isDisabled={isSending || listed.length === 0 || !areLoaded}>
+            <Icon name="check" />
+          </HoldButton>
+        ) : (
+          <ReadOnButton onReadOn={() => cards.current.get(unread.item.gate)?.end.scrollThere()} />
+        )}
       </div>
     </div>
   );
 }
 
-/** Whether all of it is on the screen, and this person's to approve. */
+/** Whether all of a command has arrived, and whether its end was on the screen. */
+type Reading = "loading" | "unread" | "read";
+
+/** Whether all of it is there, and this person's to approve. */
 function mayApproveHere(card: CardModel): boolean {
   return card.isComplete && card.standing === "may_vote";
 }
@@ -111,8 +124,8 @@ function mayApproveHere(card: CardModel): boolean {
 interface PreflightEntryProps {
   entry: Entry;
   position: string;
-  /** The card as it is on the screen. */
-  onCard(card: CardModel): void;
+  /** The card as it is drawn, and whether it was read. */
+  onCard(card: CardModel, end: SeenEnd): void;
   onRemove(): void;
 }
 
@@ -128,7 +141,8 @@ function PreflightEntry({ entry, position, onCard, onRemove }: PreflightEntryPro
     app.api.get<GateDetails>(path, { exactNumbers: true }).then(setDetails, (error: unknown) => setProblem(problemText(error)));
   }, [item]);
   const card = cardOfGate(item, details, facts);
-  useEffect(() => onCard(card));
+  const end = useSeenEnd(drawnVersionOf(card), null);
+  useEffect(() => onCard(card, end));
   if (state.kind === "changed" || state.kind === "approved") {
     return (
       <li class="panel taken-off">
@@ -153,7 +167,9 @@ function PreflightEntry({ entry, position, onCard, onRemove }: PreflightEntryPro
       )}
       {problem !== null && <p class="problem">{problem}</p>}
       {card.standing !== "may_vote" && <p class="problem">{t().standing[card.standing] ?? card.standing}</p>}
-      <CardBody card={card} />
+      <CardBody card={card}>
+        <span ref={end.marker} class="command-end" aria-hidden="true" />
+      </CardBody>
     </li>
   );
 }

@@ -82,7 +82,7 @@ export function cardOfGate(listed: GateListItem, details: GateDetails | null, fa
   const whole = listed.cut_bytes === undefined ? null : (current?.open ?? null);
   const item = whole === null ? listed : withAll(listed, whole);
   const requested = requestedFromOpenGate(whole ?? listed, contents);
-  const executor = facts.executor(item.proposer);
+  const executor = item.executor ?? facts.executor(item.proposer);
   return {
     ...verdict(requested, item.assessment.category),
     session: item.session,
@@ -126,7 +126,7 @@ export function cardOfView(card: GateCard & { requested?: RequestedAction }, vie
   const open = details?.open?.assessment.digest === card.digest ? details.open : null;
   const requested = open === null ? (card.requested ?? card) : requestedFromOpenGate(open, details?.file_contents ?? []);
   const facts = factsOfView(view);
-  const executor = card.proposer === null ? null : facts.executor(card.proposer);
+  const executor = open?.executor ?? (card.proposer === null ? null : facts.executor(card.proposer));
   const voters = Object.keys(card.votes);
   const inviters = voters.map((id) => [id, view.people[id]?.invited_by] as const);
   return {
@@ -154,7 +154,8 @@ export function cardOfView(card: GateCard & { requested?: RequestedAction }, vie
     atDeadline: deadlineAction(card),
     escalated: card.escalated,
     earlier: open === null ? (view.proposal(card.proposal)?.earlier ?? []).map(earlierVersion) : (details?.command?.earlier ?? []).map(earlierCommand),
-    isComplete: open !== null || !hasDetails(requested),
+    // Who runs what a person has typed is not said in the view.
+    isComplete: open !== null || !(hasDetails(requested) || requested.form === "login_shell"),
   };
 }
 

@@ -1,6 +1,7 @@
 // One session over its WebSocket: joins, resumes by sequence number, sends what waits in the outbox.
 
 import { signal } from "@preact/signals";
+import type { ReadonlySignal } from "@preact/signals";
 import type { OutputPage, OutputRead } from "@protocol";
 import { parseServerMessage, View } from "../fold";
 import type { Envelope } from "../fold";
@@ -45,6 +46,8 @@ const MAX_DELAY_MS = 15_000;
 const JOIN_TIMEOUT_MS = 15_000;
 /** After a sleep or a change of the network, a live server answers in this time. */
 const PROBE_TIMEOUT_MS = 5000;
+/** Who asks for something waits so long for a connection. */
+const OPEN_TIMEOUT_MS = 10_000;
 const MISSED_HEARTBEATS = 3;
 /** How long messages are folded before the browser may draw. */
 const SLICE_MS = 10;
@@ -133,7 +136,10 @@ export class SessionConnection {
     this.socket?.close(1000);
     this.socket = null;
     this.ended();
-    for (const waiter of this.waiters.values()) waiter.reject(new Refused(t().net.closed, "CLOSED"));
+    for (const [id, waiter] of this.waiters) {
+      // What is kept is sent when the session is opened again, so it must not come back to be sent a second time.
+      if (!this.outbox.isKept(id)) waiter.reject(new Refused(t().net.closed, "CLOSED"));
+    }
     this.waiters.clear();
   }
 
@@ -175,14 +181,21 @@ export class SessionConnection {
     return taken;
   }
 
-  /** Reads lines of a command's output. It is a question, so it is not kept for later. */
-  readOutput(read: OutputRead): Promise<OutputPage> {
-    if (this.state.value !== "open") return Promise.reject(new Refused(t().net.notConnected, "TRANSPORT_ERROR"));
+  /** Reads lines of a command's output, soon. It is a question, so it is not kept for later. */
+  async readOutput(read: OutputRead): Promise<OutputPage> {
+    await this.becomeOpen();
     const id = freshId();
     return new Promise<OutputPage>((resolve, reject) => {
       this.waiters.set(id, { resolve: (answer) => resolve(answer as OutputPage), reject });
       this.write({ id, type: "output.read", payload: read });
     });
+  }
+
+  /** Resolves when the connection is open, if it soon is. */
+  private async becomeOpen(): Promise<void> {
+    const isComing = (state: ConnectionState) => state === "connecting" || state === "waiting";
+    if (isComing(this.state.value)) await until(this.state, (state) => !isComing(state), OPEN_TIMEOUT_MS);
+    if (this.state.value !== "open") throw new Refused(t().net.notConnected, "TRANSPORT_ERROR");
   }
 
   /** Sends what is not worth repeating, such as a draft; says whether it went out. */
@@ -503,4 +516,19 @@ export class SessionConnection {
 /** Whether a message is what somebody typed, so that it can go back to where they type. */
 function isTyped(message: WaitingMessage): boolean {
   return message.type === "prompt.submit" || message.type === "shell.exec";
+}
+
+/** Waits until a signal has such a value, for so long at most. */
+function until<T>(signal: ReadonlySignal<T>, isSuch: (value: T) => boolean, timeoutMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => end(), timeoutMs);
+    const stopWatching = signal.subscribe((value) => {
+      if (isSuch(value)) queueMicrotask(() => end());
+    });
+    const end = () => {
+      clearTimeout(timer);
+      stopWatching();
+      resolve();
+    };
+  });
 }

@@ -3,6 +3,7 @@
 import type { CreatedDevice, DeviceList, Invitation, PublicKeys, Role, WhoAmI } from "@protocol";
 import { t, wordsAreHere } from "../i18n";
 import { Api, ApiError } from "./api";
+import { dropNotices } from "./notifications";
 import { askPublicKeys, hasKey, ServerGuard } from "./server_key";
 import { canSave, forget, isObject, keysWith, load, save, storageKey } from "./storage";
 
@@ -134,6 +135,7 @@ export function forgetDevice(device: Pick<Device, "token" | "participant">): voi
 
 /** Forgets what was kept with a token. What belongs to somebody at another server stays. */
 function forgetBelongings({ participant }: Pick<Device, "participant">): void {
+  void dropNotices().catch(() => undefined);
   for (const key of [...keysWith(`outbox.${participant}.`), ...keysWith(`composer.${participant}.`)]) forget(key);
 }
 

@@ -4,13 +4,9 @@ import { effect, untracked } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { NotificationEvent } from "@protocol";
 import { awaitsVoteOf } from "../card/order";
-import { escapeInvisible } from "../fold";
 import { t } from "../i18n";
 import { serverNow } from "../net/server_clock";
 import { onWake } from "../net/wake";
-import { isPushedHere } from "../screens/settings/push";
-import { noticeText } from "../sw/notice_text";
-import { locale } from "../ui/format";
 import { shownLine } from "../ui/shown";
 import { announceGate } from "./announcements";
 import type { App } from "./app";
@@ -27,6 +23,8 @@ export function useAttention(app: App): void {
   }, [app]);
 }
 
+type ShownNotices = typeof import("./shown_notices");
+
 /** Longer than this and a timer overflows. */
 const MAX_TIMER_MS = 3_600_000;
 
@@ -34,6 +32,9 @@ class Attention {
   /** What was told on the page, and what by notifications; `null` before the first look. */
   private announced: ReadonlySet<string> | null = null;
   private notified: ReadonlySet<string> = new Set();
+  /** The gates that waited at the last look. */
+  private waiting: readonly string[] = [];
+  private loadedNotices: Promise<ShownNotices> | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private readonly stops: (() => void)[];
 
@@ -55,6 +56,7 @@ class Attention {
   stop(): void {
     clearTimeout(this.timer);
     for (const stop of this.stops) stop();
+    this.withNotices((notices) => notices.setInFront(false));
     showCount(0);
   }
 
@@ -74,8 +76,16 @@ class Attention {
     const wishes = this.wishes();
     const browser = planNotices(mine, wishes, this.notified, now);
     this.notified = browser.told;
-    if (document.visibilityState === "visible") this.notified = new Set([...browser.told, ...seen]);
-    else for (const notice of browser.tell) void this.notify(notice).catch(() => undefined);
+    const isInFront = document.visibilityState === "visible";
+    if (isInFront) this.notified = new Set([...browser.told, ...seen]);
+    const gone = this.waiting.filter((gate) => !mine.some((item) => item.gate === gate));
+    this.waiting = mine.map((item) => item.gate);
+    this.withNotices(async (notices) => {
+      notices.setInFront(isInFront);
+      if (isInFront) notices.noteTold(seen);
+      else await Promise.all(browser.tell.map((notice) => notices.showNotice(app, notice)));
+      if (gone.length > 0) await notices.closeNotices(gone);
+    });
     const next = Math.min(page.lookAgain ?? Infinity, browser.lookAgain ?? Infinity);
     if (next < Infinity) this.timer = setTimeout(() => this.look(), Math.min(Math.max(next - now, 0), MAX_TIMER_MS));
   }
@@ -87,36 +97,15 @@ class Attention {
     return { events: settings.events, sessions: settings.sessions ?? null, quietHours: settings.quiet_hours ?? null };
   }
 
-  private async notify({ gate, event }: Notice): Promise<void> {
-    const { app } = this;
-    if (!preferences.value.notifyHere || !("Notification" in window) || Notification.permission !== "granted") return;
-    const settings = app.notificationSettings.value;
-    // The push says the same, on this very device.
-    if (await isPushedHere(app.device.participant, settings?.channels ?? [])) return;
-    const { category, risk } = gate.assessment;
-    const facts = {
-      event,
-      session: gate.session,
-      sessionName: escapeInvisible(app.sessionName(gate.session)),
-      category,
-      risk,
-      proposer: escapeInvisible(gate.proposer),
-      deadline: gate.request.deadline ?? null,
-      command: settings?.show_command === true ? shownLine(gate.action) : null,
-    };
-    const words = noticeText(facts, t().worker, locale(), serverNow());
-    if (words === null) return;
-    const options: NotificationOptions & { renotify: boolean } = {
-      body: words.body,
-      tag: `pvp-${gate.gate}`,
-      data: { session: gate.session, gate: gate.gate, isOpen: true },
-      icon: "/icons/icon-192.png",
-      badge: "/icons/badge-96.png",
-      renotify: true,
-      requireInteraction: event === "closing",
-    };
-    const worker = await navigator.serviceWorker?.ready;
-    await worker?.showNotification(words.title, options);
+  /** What shows notifications; `null` if there are to be none. */
+  private notices(): Promise<ShownNotices> | null {
+    const isWanted = preferences.value.notifyHere && "Notification" in window && Notification.permission === "granted";
+    // Fetched before it is needed: a server that has another page by then does not have it any more.
+    return isWanted ? (this.loadedNotices ??= import("./shown_notices")) : null;
+  }
+
+  private withNotices(act: (notices: ShownNotices) => unknown): void {
+    this.notices()?.then(act).catch(() => undefined);
   }
 }
 

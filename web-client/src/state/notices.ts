@@ -83,7 +83,7 @@ function closingAt(gate: GateListItem): number | null {
 }
 
 /** An edit makes it another command, and an escalation gives it another deadline. */
-function keyOf(gate: GateListItem, event: NotificationEvent): string {
+export function keyOf(gate: GateListItem, event: NotificationEvent): string {
   return JSON.stringify([gate.session, gate.gate, gate.assessment.digest, gate.escalated, event]);
 }
 

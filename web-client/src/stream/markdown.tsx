@@ -222,7 +222,7 @@ export function Link({ address, children }: { address: string; children: Compone
       </span>
     );
   }
-  const isItsOwnText = textOf(children).replace(/\/$/, "") === shown.replace(/^mailto:/, "").replace(/\/$/, "");
+  const isItsOwnText = textOf(children)?.replace(/\/$/, "") === shown.replace(/^mailto:/, "").replace(/\/$/, "");
   return (
     <>
       <a href={safe} target="_blank" rel="noopener noreferrer">
@@ -233,9 +233,11 @@ export function Link({ address, children }: { address: string; children: Compone
   );
 }
 
-function textOf(children: ComponentChildren): string {
+/** The text of a link; null if there is more in it than text, which could stand before an address and lead the eye elsewhere. */
+function textOf(children: ComponentChildren): string | null {
   if (typeof children === "string") return children;
-  return Array.isArray(children) ? children.map(textOf).join("") : "";
+  const texts = Array.isArray(children) ? children.map(textOf) : [null];
+  return texts.includes(null) ? null : texts.join("");
 }
 
 const ENTITIES: { [key: string]: string } = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: " ", hellip: "…", mdash: "—", ndash: "–", copy: "©" };

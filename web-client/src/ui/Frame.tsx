@@ -3,10 +3,11 @@
 import { useEffect } from "preact/hooks";
 import { awaitsVoteOf } from "../card/order";
 import { t } from "../i18n";
-import { syncPush } from "../screens/settings/push";
 import { announcements, dismiss, openCards } from "../state/announcements";
+import { channelOfThisBrowser } from "../state/push_state";
 import { route, routeHash } from "../state/route";
 import type { Route } from "../state/route";
+import type { App } from "../state/app";
 import { useAttention } from "../state/attention";
 import { Boundary } from "./Boundary";
 import { useApp } from "./context";
@@ -23,7 +24,7 @@ export function Frame() {
   const app = useApp();
   const waiting = (app.gates.value ?? []).filter((gate) => awaitsVoteOf(gate, app.device.participant)).length;
   useAttention(app);
-  useEffect(() => void syncPush(app.api, app.device.participant).catch(() => undefined), [app]);
+  useEffect(() => void syncPush(app).catch(() => undefined), [app]);
   const open = route.value;
   useEffect(() => {
     const content = document.getElementById("content");
@@ -52,6 +53,13 @@ export function Frame() {
       <Announcements />
     </div>
   );
+}
+
+/** Without push there is nothing to bring up to date, nor any code to load for it. */
+async function syncPush(app: App): Promise<void> {
+  if (channelOfThisBrowser() === null) return;
+  const push = await import("../screens/settings/push");
+  await push.syncPush(app.api, app.device.participant);
 }
 
 function focusContent(event: Event) {

@@ -150,7 +150,7 @@ describe("one person decides", () => {
     await button(ann, en.inbox.approveSelected(2)).click();
     const list = ann.page.locator("main");
     await list.getByRole("heading", { name: en.inbox.preflightHeading(2) }).waitFor();
-    for (const command of ["touch a", "touch b"]) await list.getByText(command, { exact: true }).first().waitFor();
+    for (const command of ["touch a", "touch b"]) await list.getByText(command, { exact: true }).first().scrollIntoViewIfNeeded();
     expect(await list.getByText("touch c", { exact: true }).count()).toBe(0);
     await list.getByRole("button", { name: en.inbox.preflightApprove(2) }).click();
     await stage.gates(session, 1);

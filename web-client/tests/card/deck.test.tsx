@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { GateDeck } from "../../src/card/GateDeck";
-import type { GateDetails, GateListItem } from "@protocol";
+import type { ExecutorInfo, GateDetails, GateListItem } from "@protocol";
 import { parseServerMessage, View } from "../../src/fold";
 import type { SessionConnection } from "../../src/net/connection";
 import { setPreference } from "../../src/state/preferences";
@@ -97,6 +97,30 @@ describe("the card of a session", () => {
     await pass(1000);
     expect(app.posts()[0]?.body.digest).toBe(view.gates[0]!.digest);
     expect(app.posts()[0]?.body.digest).not.toBe(before);
+  });
+
+  test("a person's own command says where it runs before it can be approved", async () => {
+    const answer = app.api.get;
+    let arrive = () => undefined as unknown;
+    app.api.get = async (path: string) => {
+      if (path.includes("/gates/")) await new Promise((resolve) => (arrive = () => resolve(null)));
+      return answer(path);
+    };
+    await open("a_person_alone_may_approve_their_own_command", "gate.request");
+    const card = view.gates[0]!;
+    expect([card.requested?.form ?? card.form, card.standing]).toEqual(["login_shell", "may_vote"]);
+    await click(document.querySelector<HTMLElement>(".deck-strip")!);
+    await settle();
+    expect((get("button", "Hold to approve") as HTMLButtonElement).disabled).toBe(true);
+    const executor: ExecutorInfo = { profiles: ["read"], shell_exec: true, working_directory: "/srv/production", runner: ["ssh", "production"] };
+    const details = detailsOf(card.gate);
+    const action = { command: { form: "login_shell", line: card.command }, mode: "normal" } as GateListItem["action"];
+    app.details.set(card.gate, { ...details, open: { ...details.open!, action, executor } });
+    await change(() => arrive());
+    await settle();
+    expect(text()).toContain("/srv/production");
+    expect(text()).toContain("ssh production");
+    expect((get("button", "Hold to approve") as HTMLButtonElement).disabled).toBe(false);
   });
 
   test("a decided card stays dead for whoever uses it, and says who decided", async () => {

@@ -1,5 +1,6 @@
 // @vitest-environment happy-dom
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { ExecutorInfo, GateListItem } from "@protocol";
 import { useRoute } from "./route_probe";
 import { announcements } from "../../src/state/announcements";
 import { ApiError } from "../../src/net/api";
@@ -9,7 +10,7 @@ import { go, route } from "../../src/state/route";
 import { GatePage } from "../../src/ui/GatePage";
 import { Inbox } from "../../src/ui/Inbox";
 import { VotePage } from "../../src/ui/VotePage";
-import { all, change, click, closedDetails, DIGEST, FakeApp, gateItem, get, has, key, openDetails, OTHER_DIGEST, pass, pointer, SESSION, settle, setUp, show, text, type, unmount } from "./support";
+import { all, change, click, closedDetails, DIGEST, FakeApp, gateItem, get, has, key, openDetails, OTHER_DIGEST, pass, pointer, reachEnd, screen, SESSION, settle, setUp, show, text, type, unmount } from "./support";
 
 let app: FakeApp;
 
@@ -200,6 +201,29 @@ describe("deciding one after the other", () => {
   });
 });
 
+describe("where a command runs", () => {
+  const executor: ExecutorInfo = { profiles: ["read"], shell_exec: true, working_directory: "/srv/production", runner: ["ssh", "production"] };
+  const rest: Partial<GateListItem> = { executor, action: { command: { form: "shell", line: "make one" }, mode: "normal" } };
+
+  test("is what the gate says, and not what was known of the session before", async () => {
+    await open({ gate: "019a-1", rest });
+    await change(() => go({ screen: "gate", session: "shop", gate: "019a-1" }));
+    await settle();
+    expect(text()).toContain("/srv/production");
+    expect(text()).toContain("ssh production");
+    expect(text()).not.toContain("/srv/shop");
+  });
+
+  test("is on the card of a vote link, too", async () => {
+    const item = gateItem({ gate: "019a-1", rest });
+    vi.stubGlobal("fetch", async () => new Response(JSON.stringify({ gate: openDetails(item), participant: "bob", name: "Bob" })));
+    show(<VotePage secret="s" onLeave={() => undefined} />);
+    await settle();
+    expect(text()).toContain("/srv/production");
+    expect(text()).toContain("ssh production");
+  });
+});
+
 describe("several at once", () => {
   async function preflight(): Promise<void> {
     await click(get("button", "Select several"));
@@ -314,6 +338,25 @@ describe("several at once", () => {
     await click(get("button", "Approve it"));
     await pass(0);
     expect(app.posts().map((call) => call.path)).toEqual(["/api/sessions/shop/gates/019a-1/vote"]);
+  });
+
+  test("a list is not approved before the end of every command was on the screen", async () => {
+    await open({ gate: "019a-1", line: "make one" }, { gate: "019a-2", line: "echo 1\n".repeat(500) });
+    screen.isEndVisible = false;
+    await preflight();
+    expect(has("button", "Approve all 2")).toBe(false);
+    await click(get("button", "Read on to approve"));
+    await click(get("button", "Leave out: make one"));
+    expect([has("button", "Approve it"), app.posts()]).toEqual([false, []]);
+    await reachEnd();
+    app.onPost = () => ({ ack: {}, gate: closedDetails(gateItem({ gate: "019a-2" })) });
+    // The tap that read on was not meant for it.
+    await click(get("button", "Approve it"));
+    expect(app.posts()).toEqual([]);
+    await settle();
+    await click(get("button", "Approve it"));
+    await pass(0);
+    expect(app.posts().map((call) => call.path)).toEqual(["/api/sessions/shop/gates/019a-2/vote"]);
   });
 
   test("a list is not approved before all of every command has arrived", async () => {

@@ -300,3 +300,32 @@ class FakeLocks {
     for (const { name, act } of this.waiting) if (!this.holders.includes(name)) act();
   }
 }
+
+describe("output that is asked for without a connection", () => {
+  const reads = () => socket().sent.filter((frame) => frame.type === "output.read");
+  const read = () => connection.readOutput({ ref: "p1", offset: 0, limit: 10 });
+
+  test("is read when the connection is there", async () => {
+    const reading = read();
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(reads()).toEqual([]);
+    await letIn(0);
+    await vi.advanceTimersByTimeAsync(0);
+    const [asked] = reads();
+    expect(asked?.payload).toEqual({ ref: "p1", offset: 0, limit: 10 });
+    socket().say("output.page", { ref: "p1", lines: [], total_lines: 0, total_bytes: 0, finished: true, cut: false }, { ref: asked?.id });
+    await vi.advanceTimersByTimeAsync(0);
+    expect(await reading).toMatchObject({ total_lines: 0 });
+  });
+
+  test.each<[string, () => unknown]>([
+    ["does not come", () => vi.advanceTimersByTimeAsync(10_000)],
+    ["is closed", () => connection.close()],
+  ])("fails when the connection %s", async (_, happen) => {
+    const failed = read().catch((error: Refused) => error.code);
+    await happen();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(await failed).toBe("TRANSPORT_ERROR");
+    expect(reads()).toEqual([]);
+  });
+});

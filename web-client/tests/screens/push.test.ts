@@ -3,7 +3,8 @@
 
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { Api } from "../../src/net/api";
-import { fromBase64Url, pushState, startPush, stopPush, syncPush } from "../../src/screens/settings/push";
+import { fromBase64Url, startPush, stopPush, syncPush } from "../../src/screens/settings/push";
+import { channelOfThisBrowser, pushState } from "../../src/state/push_state";
 import { TOKEN, fakeServer } from "./support/server";
 import type { FakeServer } from "./support/server";
 
@@ -15,9 +16,13 @@ class FakePushManager {
 
   getSubscription = () => Promise.resolve(this.subscription);
 
-  /** Refuses a second key, as browsers do. */
+  /** Gives the same subscription for the same key, and refuses a second key, as browsers do. */
   subscribe = (options: PushSubscriptionOptionsInit) => {
-    if (this.subscription !== null) return Promise.reject(new DOMException("another key", "InvalidStateError"));
+    if (this.subscription !== null) {
+      const [old, fresh] = [this.subscription.options.applicationServerKey, options.applicationServerKey as Uint8Array];
+      const isSame = String(new Uint8Array(old)) === String(fresh);
+      return isSame ? Promise.resolve(this.subscription) : Promise.reject(new DOMException("another key", "InvalidStateError"));
+    }
     this.asked.push(options);
     this.subscription = new FakeSubscription(this, `https://push.example/${this.asked.length}`, options.applicationServerKey as Uint8Array<ArrayBuffer>);
     return Promise.resolve(this.subscription);
@@ -54,6 +59,7 @@ beforeEach(() => {
   vi.stubGlobal("PushManager", FakePushManager);
   vi.stubGlobal("navigator", { userAgent: "Firefox/1 Linux", serviceWorker: { getRegistration: () => Promise.resolve({ pushManager: manager }) } });
   server.on("GET", "/api/push/key", { key: KEY });
+  server.on("GET", "/api/notifications", { channels: [{ id: "s/1" }] });
   server.on("POST", "/api/push/subscriptions", { id: "s/1" });
   server.on("DELETE", "/api/push/subscriptions/s%2F1", null, 204);
 });
@@ -111,6 +117,33 @@ it("tells the server when the browser has ended it", async () => {
   expect(server.changes.at(-1)).toEqual({ method: "DELETE", path: "/api/push/subscriptions/s%2F1" });
   await syncPush(api, "ann");
   expect(server.changes).toHaveLength(2);
+});
+
+it("registers again what ended with the token of before", async () => {
+  await startPush(api, "ann");
+  server.on("GET", "/api/notifications", { channels: [{ id: "of another browser" }] });
+  server.on("POST", "/api/push/subscriptions", { id: "s2" });
+  await syncPush(api, "ann");
+  expect(server.changes.slice(1)).toEqual([{ method: "POST", path: "/api/push/subscriptions", body: body(1) }]);
+  expect(channelOfThisBrowser()).toBe("s2");
+  server.on("GET", "/api/notifications", { channels: [{ id: "s2" }] });
+  await syncPush(api, "ann");
+  expect(server.changes).toHaveLength(2);
+});
+
+it("is off if the server does not take it any more, so that the open page tells again", async () => {
+  await startPush(api, "ann");
+  server.on("GET", "/api/notifications", { channels: [] });
+  server.on("POST", "/api/push/subscriptions", { message: "the operator does not allow it" }, 403);
+  await syncPush(api, "ann");
+  expect([await pushState("ann"), manager.subscription, channelOfThisBrowser()]).toEqual(["off", null, null]);
+});
+
+it("stays as it is while the server cannot be asked", async () => {
+  await startPush(api, "ann");
+  server.on("GET", "/api/notifications", { message: "busy" }, 503);
+  await expect(syncPush(api, "ann")).rejects.toThrow("busy");
+  expect(await pushState("ann")).toBe("on");
 });
 
 it("shows nobody the notifications of whoever had the device before", async () => {

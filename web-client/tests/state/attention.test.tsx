@@ -5,6 +5,7 @@ import { render } from "preact";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { en } from "../../src/i18n/en";
+import { forgetDevice } from "../../src/net/device";
 import { observeServerDate } from "../../src/net/server_clock";
 import { announcements } from "../../src/state/announcements";
 import type { App } from "../../src/state/app";
@@ -13,12 +14,20 @@ import { fakeApp } from "../screens/support/session";
 import { openGate, START } from "./gates";
 
 const badge = { setAppBadge: vi.fn(() => Promise.resolve()), clearAppBadge: vi.fn(() => Promise.resolve()) };
-const showNotification = vi.fn((_title: string, _options: NotificationOptions) => Promise.resolve());
+/** Those that the system shows. */
+let notifications: { tag: string; data?: unknown; close(): void }[];
+const showNotification = vi.fn((_title: string, { tag = "", data }: NotificationOptions) => {
+  const close = () => (notifications = notifications.filter((shown) => shown.tag !== tag));
+  close();
+  notifications.push({ tag, data, close });
+  return Promise.resolve();
+});
 const SETTINGS = { events: ["opened", "escalated", "closing"] as const, sessions: null, quiet_hours: null, show_command: false, vote_links: false, channels: [], kinds: [] };
 
 let app: App;
 let subscription: object | null;
 let visibility: DocumentVisibilityState;
+let locks: FakeLocks;
 
 beforeEach(() => {
   vi.useFakeTimers({ now: START });
@@ -27,10 +36,12 @@ beforeEach(() => {
   announcements.value = [];
   subscription = null;
   visibility = "hidden";
+  notifications = [];
+  locks = new FakeLocks();
   Object.defineProperty(document, "visibilityState", { configurable: true, get: () => visibility });
-  const registration = { showNotification, pushManager: { getSubscription: () => Promise.resolve(subscription) } };
+  const registration = { showNotification, getNotifications: () => Promise.resolve(notifications), pushManager: { getSubscription: () => Promise.resolve(subscription) } };
   const serviceWorker = { ready: Promise.resolve(registration), getRegistration: () => Promise.resolve(registration) };
-  vi.stubGlobal("navigator", { ...badge, languages: ["en-GB"], language: "en-GB", serviceWorker });
+  vi.stubGlobal("navigator", { ...badge, languages: ["en-GB"], language: "en-GB", serviceWorker, locks });
   vi.stubGlobal("Notification", { permission: "granted" });
   vi.stubGlobal("PushManager", class {});
   app = fakeApp({ gates: [], sessions: [{ session: "owl", name: "night\u202eowl" }] as never });
@@ -52,7 +63,29 @@ function Attentive({ app: shown }: { app: App }) {
 
 async function change(what: () => void): Promise<void> {
   await act(what);
+  await vi.dynamicImportSettled();
   await vi.advanceTimersByTimeAsync(0);
+}
+
+/** The locks of a browser, in which other tabs of the page hold some. */
+class FakeLocks {
+  readonly others: string[] = [];
+  private readonly held: string[] = [];
+  private last: Promise<unknown> = Promise.resolve();
+
+  request(name: string, ...rest: unknown[]): Promise<unknown> {
+    const act = rest.at(-1) as () => Promise<unknown>;
+    const run = async () => {
+      this.held.push(name);
+      await act().finally(() => this.held.splice(this.held.indexOf(name), 1));
+    };
+    const isShared = (rest[0] as LockOptions).mode === "shared";
+    const running = isShared ? run() : this.last.then(run);
+    if (!isShared) this.last = running;
+    return running;
+  }
+
+  query = () => Promise.resolve({ held: [...this.held, ...this.others].map((name) => ({ name })) });
 }
 
 function shown(): { title: string; body: string }[] {
@@ -142,4 +175,51 @@ test("what was seen in front is not told again in the background", async () => {
   expect(shown()).toEqual([]);
   await vi.advanceTimersByTimeAsync(240_000);
   expect(shown().map(({ title }) => title)).toEqual([en.worker.titles.closing]);
+});
+
+test("of two tabs in the background one tells, and a tab in front is enough for both", async () => {
+  const second = document.body.appendChild(document.createElement("div"));
+  const other = fakeApp({ gates: [] });
+  other.notificationSettings.value = app.notificationSettings.value;
+  await act(() => render(<Attentive app={other} />, second));
+  const open = (...gates: string[]) => change(() => (app.gates.value = other.gates.value = gates.map((gate) => openGate({ gate }))));
+  await open("a");
+  expect(notifications.map(({ tag }) => tag)).toEqual(["pvp-a"]);
+  expect(showNotification).toHaveBeenCalledTimes(1);
+  locks.others.push("pvp.front");
+  await open("a", "b");
+  expect(showNotification).toHaveBeenCalledTimes(1);
+  locks.others.pop();
+  await open("a", "b", "c");
+  expect(notifications.map(({ tag }) => tag)).toEqual(["pvp-a", "pvp-c"]);
+  expect(showNotification).toHaveBeenCalledTimes(2);
+  await act(() => render(null, second));
+});
+
+test("whoever looks at the page says so to the other tabs", async () => {
+  const held = async () => (await locks.query()).held.map(({ name }) => name);
+  expect(await held()).toEqual([]);
+  await setVisible("visible");
+  expect(await held()).toEqual(["pvp.front"]);
+  await setVisible("visible");
+  expect(await held()).toEqual(["pvp.front"]);
+  await setVisible("hidden");
+  expect(await held()).toEqual([]);
+  await setVisible("visible");
+  await act(() => render(null, document.body));
+  await vi.advanceTimersByTimeAsync(0);
+  expect(await held()).toEqual([]);
+});
+
+test("a notification goes with what it tells of: once the gate is decided, voted on or nobody is signed in", async () => {
+  await change(() => (app.gates.value = ["a", "b", "c", "d"].map((gate) => openGate({ gate }))));
+  expect(notifications.map(({ tag }) => tag)).toEqual(["pvp-a", "pvp-b", "pvp-c", "pvp-d"]);
+  await showNotification("decided, as a push says", { tag: "pvp-d", data: { isOpen: false } });
+  await change(() => (app.gates.value = [openGate({ gate: "b", mayVote: false }), openGate({ gate: "c" }), openGate({ gate: "d", mayVote: false })]));
+  expect(notifications.map(({ tag }) => tag)).toEqual(["pvp-c", "pvp-d"]);
+  notifications.push({ tag: "of another page", close: () => undefined });
+  forgetDevice({ token: "t", participant: "ann" });
+  await vi.advanceTimersByTimeAsync(0);
+  expect(notifications.map(({ tag }) => tag)).toEqual(["of another page"]);
+  expect(localStorage.getItem("pvp.notices")).toBe(null);
 });

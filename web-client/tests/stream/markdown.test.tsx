@@ -12,6 +12,17 @@ function drawn(text: string): HTMLElement {
 }
 
 describe("Markdown from others", () => {
+  test.each([
+    "[**https://bank.example/login?to=**https://evil.example](https://evil.example)",
+    "[`https://bank.example `https://evil.example](https://evil.example/)",
+    "[https://evil.example~~.bank.example~~](https://evil.example)",
+    "[*ann@bank.example,* eve@evil.example](mailto:eve@evil.example)",
+  ])("%s says where it leads", (text) => {
+    const root = drawn(text);
+    const href = root.querySelector("a")?.getAttribute("href") ?? "";
+    expect(root.querySelector(".address")?.textContent).toBe(` (${href})`);
+  });
+
   test("becomes elements", () => {
     const root = drawn("# Title\n\nSome **bold** and `code`.\n\n- one\n- two\n\n```sh\nls -la\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |");
     expect(root.querySelector("h3")?.textContent).toBe("Title");

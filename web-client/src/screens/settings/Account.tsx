@@ -4,6 +4,7 @@ import { escapeInvisible } from "../../fold";
 import { t } from "../../i18n";
 import { endDevice, forgetDevice } from "../../net/device";
 import { ApiError } from "../../net/api";
+import { dropNotices } from "../../net/notifications";
 import type { App } from "../../state/app";
 import { useApp } from "../../ui/context";
 import { dateAndTime } from "../../ui/format";
@@ -44,6 +45,8 @@ async function signOut(app: App): Promise<void> {
   await endDevice(app.device).catch(onlyMissing);
   app.stop();
   forgetDevice(app.device);
+  // The page that would take them away is gone in a moment.
+  await dropNotices().catch(() => undefined);
   location.replace("/");
   location.reload();
 }

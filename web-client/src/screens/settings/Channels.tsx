@@ -4,12 +4,12 @@ import { useState } from "preact/hooks";
 import { escapeInvisible } from "../../fold";
 import { t } from "../../i18n";
 import { announce } from "../../state/announcements";
+import { channelOfThisBrowser } from "../../state/push_state";
 import { useApp } from "../../ui/context";
 import { dateAndTime } from "../../ui/format";
 import { CheckField, ConfirmButton, CopyButton, ago } from "../parts";
 import { useAction } from "../request";
 import { ChannelForm } from "./ChannelForm";
-import { channelOfThisBrowser } from "./push";
 import type { ChannelTest, NotificationChannel, NotificationSettings } from "./types";
 
 export function Channels({ settings, onChanged }: { settings: NotificationSettings; onChanged(): void }) {

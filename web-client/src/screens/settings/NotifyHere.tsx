@@ -4,11 +4,12 @@ import { useEffect, useState } from "preact/hooks";
 import { t } from "../../i18n";
 import { announce } from "../../state/announcements";
 import { preferences, setPreference } from "../../state/preferences";
+import { pushState } from "../../state/push_state";
+import type { PushState } from "../../state/push_state";
 import { useApp } from "../../ui/context";
 import { CheckField } from "../parts";
 import { useAction } from "../request";
-import { pushState, startPush, stopPush } from "./push";
-import type { PushState } from "./push";
+import { startPush, stopPush } from "./push";
 
 type Permission = NotificationPermission | "unsupported";
 

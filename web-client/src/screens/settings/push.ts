@@ -1,57 +1,10 @@
-// Web Push on this device: the browser's subscription, and the server's copy of it.
+// Turns Web Push on and off on this device, and keeps the server's copy of the browser's subscription right.
 
 import { t } from "../../i18n";
 import type { Api } from "../../net/api";
 import { ApiError } from "../../net/api";
 import { deviceName } from "../../net/device";
-import { forget, isObject, load, save } from "../../net/storage";
-
-/** The subscription that the server knows of this browser. */
-interface KnownSubscription {
-  id: string;
-  endpoint: string;
-  participant: string;
-}
-
-const KEY = "push";
-
-function known(): KnownSubscription | null {
-  return load(KEY, (value) => {
-    if (!isObject(value)) return null;
-    const { id, endpoint, participant } = value;
-    const isText = typeof id === "string" && typeof endpoint === "string" && typeof participant === "string";
-    return isText ? { id, endpoint, participant } : null;
-  });
-}
-
-/** The channel that leads to this browser, if one does. */
-export function channelOfThisBrowser(): string | null {
-  return known()?.id ?? null;
-}
-
-/** Where the browser keeps its subscription; `null` if it cannot have one. */
-async function pushManager(): Promise<PushManager | null> {
-  if (!("serviceWorker" in navigator) || !("PushManager" in globalThis)) return null;
-  const registration = await navigator.serviceWorker.getRegistration();
-  return registration?.pushManager ?? null;
-}
-
-export type PushState = "unsupported" | "off" | "on";
-
-export async function pushState(participant: string): Promise<PushState> {
-  const manager = await pushManager();
-  if (manager === null) return "unsupported";
-  const subscription = await manager.getSubscription();
-  const registered = known();
-  return subscription !== null && registered?.endpoint === subscription.endpoint && registered.participant === participant ? "on" : "off";
-}
-
-/** Whether pushes reach this browser, so that the open page need not say the same. */
-export async function isPushedHere(participant: string, channels: readonly { id: string; enabled: boolean }[]): Promise<boolean> {
-  const own = channels.find((channel) => channel.id === channelOfThisBrowser());
-  if (own?.enabled === false) return false;
-  return (await pushState(participant)) === "on";
-}
+import { dropPush, forgetSubscription, keepSubscription, knownSubscription, pushManager } from "../../state/push_state";
 
 /** Subscribes, after the browser has allowed notifications. */
 export async function startPush(api: Api, participant: string): Promise<void> {
@@ -67,45 +20,51 @@ export async function startPush(api: Api, participant: string): Promise<void> {
 }
 
 export async function stopPush(api: Api): Promise<void> {
-  const registered = known();
+  const registered = knownSubscription();
   if (registered !== null) await remove(api, registered.id);
-  forget(KEY);
-  const subscription = await (await pushManager())?.getSubscription();
-  await subscription?.unsubscribe();
-}
-
-/** Ends the browser's subscription without the server, which no longer listens to this device. */
-export async function dropPush(): Promise<void> {
-  if (known() === null) return;
-  forget(KEY);
+  forgetSubscription();
   const subscription = await (await pushManager())?.getSubscription();
   await subscription?.unsubscribe();
 }
 
 /** Brings the server's copy up to date, because browsers change their subscriptions by themselves. */
 export async function syncPush(api: Api, participant: string): Promise<void> {
-  const registered = known();
+  const registered = knownSubscription();
   const manager = registered === null ? null : await pushManager();
   if (registered === null || manager === null) return;
   const subscription = await manager.getSubscription();
   if (registered.participant !== participant) {
     // Somebody else's notifications do not appear on a device that is no longer theirs.
-    forget(KEY);
+    forgetSubscription();
     await subscription?.unsubscribe();
   } else if (subscription === null) {
     await remove(api, registered.id);
-    forget(KEY);
+    forgetSubscription();
   } else if (subscription.endpoint !== registered.endpoint) {
     await register(api, participant, subscription);
     await remove(api, registered.id);
+  } else if (!(await isRegistered(api, registered.id))) {
+    // It ended with the token that it was registered with; whoever has another one has to be told again.
+    await startPush(api, participant).catch(unlessRefused);
   }
+}
+
+async function isRegistered(api: Api, id: string): Promise<boolean> {
+  const { channels } = await api.get<{ channels: readonly { id: string }[] }>("/api/notifications");
+  return channels.some((channel) => channel.id === id);
+}
+
+/** What the server does not take is over, so that the open page tells again what no push does. */
+async function unlessRefused(error: unknown): Promise<void> {
+  if (!(error instanceof ApiError) || error.status < 400 || error.status >= 500 || error.status === 429) throw error;
+  await dropPush();
 }
 
 async function register(api: Api, participant: string, subscription: PushSubscription): Promise<void> {
   const { endpoint, keys } = subscription.toJSON();
   const body = { endpoint, keys: { p256dh: keys?.p256dh, auth: keys?.auth }, label: deviceName() };
   const { id } = await api.post<{ id: string }>("/api/push/subscriptions", body);
-  save(KEY, { id, endpoint: subscription.endpoint, participant });
+  keepSubscription({ id, endpoint: subscription.endpoint, participant });
 }
 
 async function remove(api: Api, id: string): Promise<void> {
