@@ -16,7 +16,8 @@ release: tools page-if-possible
 	@bytes=$$(wc -c < target/dist/pvp); echo "target/dist/pvp: $$bytes bytes"; \
 	[ $$bytes -le $(MAX_BYTES) ] || { echo "that is more than $(MAX_BYTES)"; exit 1; }
 
-MAX_BYTES := 20000000
+# More than it takes, so that a jump is noticed; docs/performance.md has the aim.
+MAX_BYTES := 32000000
 
 # Puts pvp where the shell finds it. PROFILE=dist installs the optimised program, BIN=DIR elsewhere.
 PROFILE ?= quick
