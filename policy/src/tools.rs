@@ -24,7 +24,7 @@ use crate::web_address::{WebAddress, percent_decoded};
 use crate::word::ShellWord;
 use judged_path::{JudgedPath, PathPlace};
 use kind::CallKind;
-pub use kind::searches_content;
+pub use kind::{FileUse, file_use, searches_content};
 
 /// The paths that the text of a patch names, as they are written; empty if it is none that is
 /// understood.
