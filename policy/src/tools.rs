@@ -102,8 +102,20 @@ impl<'a> JudgedCall<'a> {
         arguments: &'a JsonObject,
         workspace: &'a Workspace,
     ) -> Self {
-        let place = PathPlace::new(workspace, action.cwd.as_deref());
         let kind = CallKind::new(action, name, arguments);
+        let place = PathPlace::new(workspace, action.cwd.as_deref());
+        let place = match kind {
+            CallKind::File(_) => place,
+            CallKind::ClientRead(_)
+            | CallKind::ClientWrite
+            | CallKind::Patch(_)
+            | CallKind::Fetch
+            | CallKind::WebSearch
+            | CallKind::Subagent(_)
+            | CallKind::Stdin { .. }
+            | CallKind::Mcp { .. }
+            | CallKind::Other => place.of_foreign_tool(),
+        };
         let path = || arguments.get("path").and_then(|it| it.as_str());
         let (path_texts, texts) = match &kind {
             CallKind::File(_) => (path().into_iter().collect(), Vec::new()),
