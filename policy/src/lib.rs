@@ -53,7 +53,7 @@ pub use paths::{ReadRootProblem, Workspace, check_read_root};
 pub use quorum::RuleQuorums;
 pub use rule_table::RuleOrigin;
 pub use secret_files::{EntryKind, is_secret_entry, public_file_patterns, secret_file_patterns};
-pub use tools::{is_secret_path, patched_paths, searches_content};
+pub use tools::{FileUse, file_use, is_secret_path, patched_paths, searches_content};
 
 use assess::{Actor, Assessor};
 use paths::ResolvedPath;

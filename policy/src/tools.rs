@@ -24,7 +24,7 @@ use crate::web_address::{WebAddress, percent_decoded};
 use crate::word::ShellWord;
 use judged_path::{JudgedPath, PathPlace};
 use kind::CallKind;
-pub use kind::searches_content;
+pub use kind::{FileUse, file_use, searches_content};
 
 /// The paths that the text of a patch names, as they are written; empty if it is none that is
 /// understood.
@@ -102,8 +102,20 @@ impl<'a> JudgedCall<'a> {
         arguments: &'a JsonObject,
         workspace: &'a Workspace,
     ) -> Self {
-        let place = PathPlace::new(workspace, action.cwd.as_deref());
         let kind = CallKind::new(action, name, arguments);
+        let place = PathPlace::new(workspace, action.cwd.as_deref());
+        let place = match kind {
+            CallKind::File(_) => place,
+            CallKind::ClientRead(_)
+            | CallKind::ClientWrite
+            | CallKind::Patch(_)
+            | CallKind::Fetch
+            | CallKind::WebSearch
+            | CallKind::Subagent(_)
+            | CallKind::Stdin { .. }
+            | CallKind::Mcp { .. }
+            | CallKind::Other => place.of_foreign_tool(),
+        };
         let path = || arguments.get("path").and_then(|it| it.as_str());
         let (path_texts, texts) = match &kind {
             CallKind::File(_) => (path().into_iter().collect(), Vec::new()),

@@ -53,6 +53,26 @@ const READERS: &[&str] = &[
 
 const SEARCHERS: &[&str] = &["Grep", "grep", "grep_search", "search_file_content"];
 
+/// What a tool does with the files that its arguments name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileUse {
+    /// It reads, lists or searches them; without a name, those of the directory that it works in.
+    Reads,
+    Changes,
+    /// It changes those that a patch names, which is text.
+    Patches,
+}
+
+/// What agent clients do with files by a tool of this name; `None` if it is no tool for files.
+pub fn file_use(tool: &str) -> Option<FileUse> {
+    match tool {
+        _ if READERS.contains(&tool) || SEARCHERS.contains(&tool) => Some(FileUse::Reads),
+        _ if WRITERS.contains(&tool) => Some(FileUse::Changes),
+        _ if PATCHERS.contains(&tool) => Some(FileUse::Patches),
+        _ => None,
+    }
+}
+
 /// Whether agent clients search the content of files with a tool of this name.
 pub fn searches_content(tool: &str) -> bool {
     SEARCHERS.contains(&tool)

@@ -69,6 +69,35 @@ fn a_clients_reads_and_searches_in_the_workspace_are_reads() {
 }
 
 #[test]
+fn a_path_that_a_client_may_open_as_another_is_not_certain_to_be_in_the_workspace() {
+    for line in [
+        r#"Grep {"pattern": "x", "path": " /home/ann/notes"}"#,
+        r#"Grep {"pattern": "x", "path": "\u00a0/home/ann/notes"}"#,
+        r#"Grep {"pattern": "x", "path": "\ufeff/home/ann/notes"}"#,
+        r#"Grep {"pattern": "x", "path": "\n~/notes"}"#,
+        r#"Grep {"pattern": "x", "path": " "}"#,
+        r#"Glob {"pattern": "*", "path": "src "}"#,
+        r#"LS {"path": "\t~/x"}"#,
+        // Composed, these are `é` and an ohm that is a letter of Greek.
+        r#"Grep {"pattern": "x", "path": "cafe\u0301"}"#,
+        r#"Grep {"pattern": "x", "path": "\u2126"}"#,
+    ] {
+        assert_rule(line, Category::Write, "path.outside");
+    }
+    for line in [
+        r#"Grep {"pattern": "x", "path": "a b/caf\u00e9"}"#,
+        r#"Grep {"pattern": " x ", "path": "日本/ドキュメント/Ωμ/файл"}"#,
+    ] {
+        assert_rule(line, Category::Read, "client.file-read");
+    }
+    // What it would open then is guarded, too.
+    let line = r#"NotebookEdit {"notebook_path": " .claude/settings.json", "new_source": ""}"#;
+    assert_rule(line, Category::Blocked, "client.settings");
+    let line = r#"Grep {"pattern": "x", "path": " ~/.config/pvp"}"#;
+    assert_rule(line, Category::Blocked, "pvp.own-files");
+}
+
+#[test]
 fn a_clients_reads_of_secrets_or_elsewhere_are_sensitive() {
     for (line, rule) in [
         (r#"Read {"file_path": "/work/app/.env"}"#, "path.secret"),
