@@ -1,7 +1,7 @@
 //! Makes characters visible that cannot be seen, or look like something else.
 
 /// Characters that cannot be seen or look like something else: format and bidi controls, joiners,
-/// fillers, variation selectors, tags, and every space except the ASCII one.
+/// fillers, placeholders, variation selectors, tags, and every space except the ASCII one.
 const INVISIBLE_RANGES: &[(char, char)] = &[
     ('\u{a0}', '\u{a0}'),
     ('\u{ad}', '\u{ad}'),
@@ -25,11 +25,13 @@ const INVISIBLE_RANGES: &[(char, char)] = &[
     ('\u{fe00}', '\u{fe0f}'),
     ('\u{feff}', '\u{feff}'),
     ('\u{ffa0}', '\u{ffa0}'),
-    ('\u{fff0}', '\u{fffb}'),
+    ('\u{fff0}', '\u{fffc}'),
     ('\u{110bd}', '\u{110bd}'),
     ('\u{110cd}', '\u{110cd}'),
     ('\u{13430}', '\u{1343f}'),
+    ('\u{16fe4}', '\u{16fe4}'),
     ('\u{1bca0}', '\u{1bca3}'),
+    ('\u{1d159}', '\u{1d159}'),
     ('\u{1d173}', '\u{1d17a}'),
     ('\u{e0000}', '\u{e0fff}'),
 ];
@@ -92,6 +94,7 @@ mod tests {
             ("\u{feff}ls\u{a0}-l", r"\u{feff}ls\u{a0}-l"),
             ("\u{2066}x\u{2069}\u{e0041}", r"\u{2066}x\u{2069}\u{e0041}"),
             ("a\u{2028}b\u{3164}", r"a\u{2028}b\u{3164}"),
+            ("x\u{fffc}\u{16fe4}\u{1d159}", r"x\u{fffc}\u{16fe4}\u{1d159}"),
         ] {
             assert_eq!(escape_invisible(text), shown);
         }

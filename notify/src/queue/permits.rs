@@ -95,6 +95,22 @@ impl PermitState {
         if self.in_use >= limits.in_total {
             return None;
         }
+        loop {
+            let (session, person) = self.whose_turn_it_is(limits)?;
+            let sender = self.take_waiting(&session, &person)?;
+            // When the server stops, thousands may have given up at once.
+            if sender.is_closed() {
+                continue;
+            }
+            self.in_use += 1;
+            *self.by_session.entry(session.clone()).or_default() += 1;
+            *self.by_person.entry(person.clone()).or_default() += 1;
+            return Some((session, person, sender));
+        }
+    }
+
+    /// The session that uses the fewest, and of those who wait there the person who uses the fewest.
+    fn whose_turn_it_is(&self, limits: &PermitLimits) -> Option<(SessionId, String)> {
         let used_by = |person: &String| self.by_person.get(person).copied().unwrap_or(0);
         let sessions = self.waiting.iter().filter_map(|(session, people)| {
             let used = self.by_session.get(session).copied().unwrap_or(0);
@@ -104,23 +120,25 @@ impl PermitState {
             may.then_some((used, used_by, session, person))
         });
         let (_, _, session, person) = sessions.min()?;
-        let (session, person) = (session.clone(), person.clone());
-        let people = self.waiting.get_mut(&session)?;
-        let waiting = people.get_mut(&person)?;
+        Some((session.clone(), person.clone()))
+    }
+
+    /// Takes whoever has waited longest for a person out of the list.
+    fn take_waiting(
+        &mut self,
+        session: &SessionId,
+        person: &String,
+    ) -> Option<oneshot::Sender<Permit>> {
+        let people = self.waiting.get_mut(session)?;
+        let waiting = people.get_mut(person)?;
         let sender = waiting.pop_front()?;
         if waiting.is_empty() {
-            people.remove(&person);
+            people.remove(person);
         }
         if people.is_empty() {
-            self.waiting.remove(&session);
+            self.waiting.remove(session);
         }
-        if sender.is_closed() {
-            return self.take_next(limits);
-        }
-        self.in_use += 1;
-        *self.by_session.entry(session.clone()).or_default() += 1;
-        *self.by_person.entry(person.clone()).or_default() += 1;
-        Some((session, person, sender))
+        Some(sender)
     }
 }
 
@@ -132,5 +150,31 @@ impl Drop for Permit {
         count_down(&mut state.by_person, &self.person);
         drop(state);
         self.permits.hand_out();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn however_many_have_given_up_waiting_whoever_is_left_is_next() {
+        let limits = PermitLimits {
+            in_total: 1,
+            per_session: 1,
+            per_person: 1,
+        };
+        let (permits, session) = (FairPermits::new(limits), SessionId::parse("owl").unwrap());
+        let permit = permits.acquire(&session, "ann").await;
+        for _ in 0..100_000 {
+            let mut waiting = Box::pin(permits.acquire(&session, "ann"));
+            assert!((&mut waiting).now_or_never().is_none());
+        }
+        let mut left = Box::pin(permits.acquire(&session, "ann"));
+        assert!((&mut left).now_or_never().is_none());
+        drop(permit);
+        assert!(left.now_or_never().is_some());
     }
 }

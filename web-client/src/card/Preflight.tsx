@@ -32,7 +32,11 @@ export function Preflight({ chosen, onClose }: { chosen: readonly GateListItem[]
   const heading = useRef<HTMLHeadingElement>(null);
   const [entries, setEntries] = useState<Entry[]>(() => chosen.map((item) => ({ item, voteId: freshId(), state: { kind: "listed" } })));
   const cards = useRef(new Map<string, { card: CardModel; end: SeenEnd }>());
-  useEffect(() => heading.current?.focus(), []);
+  const isLeft = useRef(false);
+  useEffect(() => {
+    heading.current?.focus();
+    return () => void (isLeft.current = true);
+  }, []);
   useEffect(() => setEntries((before) => withoutChanged(before, gates, me)), [gates]);
 
   const listed = entries.filter((entry) => entry.state.kind === "listed" || entry.state.kind === "refused");
@@ -46,6 +50,8 @@ export function Preflight({ chosen, onClose }: { chosen: readonly GateListItem[]
     let approved = 0;
     let refused = 0;
     for (const entry of listed) {
+      // Whoever leaves wants no more of it; what was sent is sent.
+      if (isLeft.current) break;
       const card = cards.current.get(entry.item.gate)?.card;
       // The list may have changed between the press and this vote.
       if (card === undefined || !mayApproveHere(card) || card.digest !== entry.item.assessment.digest || !isUnchanged(entry.item, app.gates.value ?? [], me)) {
@@ -62,7 +68,7 @@ export function Preflight({ chosen, onClose }: { chosen: readonly GateListItem[]
       }
     }
     announce(t().inbox.preflightDone(earlier + approved, refused), refused > 0 ? "error" : "info");
-    if (approved === listed.length) onClose();
+    if (approved === listed.length && !isLeft.current) onClose();
   }
 
   const worst = listed.reduce<Category>((category, entry) => worse(category, entry.item.assessment.category), "read");
@@ -98,7 +104,7 @@ export function Preflight({ chosen, onClose }: { chosen: readonly GateListItem[]
         ))}
       </ol>
       <div class="decision-buttons">
-        <button onClick={onClose} disabled={isSending}>
+        <button onClick={onClose}>
           {t().app.cancel}
         </button>
         {unread === undefined ? (

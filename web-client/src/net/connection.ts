@@ -99,6 +99,8 @@ export class SessionConnection {
   private readonly leftBehindFound: Promise<void>;
   /** What is not sent any more and nobody waits for, until somebody takes it. */
   private returned: GivenBack[] = [];
+  /** Commands and prompts that went into a socket that was lost, until it is known whether they arrived. */
+  private lostInSocket: WaitingMessage[] = [];
   private readonly waiters = new Map<string, Waiter>();
   private readonly options: ConnectionOptions;
   private socket: WebSocket | null = null;
@@ -396,25 +398,28 @@ export class SessionConnection {
     this.options.onJoinAnswered?.();
   }
 
-  /** Sends what waits, but for what has waited for too long. */
+  /** Sends what waits, but for what has waited for too long, and for commands and prompts that the server may have. */
   private sendWaiting(): void {
+    this.lostInSocket = this.outbox.waiting.filter((message) => message.isWritten && isTyped(message));
     for (const message of [...this.outbox.waiting]) {
       if (this.outbox.isTaken(message.id)) this.giveBack(message, new Refused(t().net.takenElsewhere, "TAKEN"));
-      else if (!isStale(message)) this.writeWaiting(message);
-      else if (!message.isWritten) this.giveBack(message, new Refused(t().net.stale, "STALE"));
-      // The server knows by its id what it has already, and repeats no vote; a command that it does not have is too late.
-      else if (!isTyped(message)) this.writeWaiting(message);
+      else if (!message.isWritten && isStale(message)) this.giveBack(message, new Refused(t().net.stale, "STALE"));
+      else if (!message.isWritten || !isTyped(message)) this.writeWaiting(message);
     }
     this.settleWritten();
     this.noteWaiting();
   }
 
-  /** Finds out what became of what was in a socket that was lost, when the past has been read. */
+  /**
+   * Finds out what became of what was in a socket that was lost, when the past has been read. The server knows a
+   * message by its id only as long as little has come after it, so what is there is not sent again.
+   */
   private settleWritten(): void {
     if (this.state.value !== "open" || this.view.isReplaying) return;
-    for (const message of this.outbox.waiting.filter((known) => known.isWritten && isTyped(known) && isStale(known))) {
+    for (const message of this.lostInSocket.splice(0)) {
       if (this.hasArrived(message)) this.settle(message.id, (waiter) => waiter.resolve(undefined));
-      else this.giveBack(message, new Refused(t().net.unsure, "UNCERTAIN"));
+      else if (isStale(message)) this.giveBack(message, new Refused(t().net.unsure, "UNCERTAIN"));
+      else this.writeWaiting(message);
     }
   }
 
@@ -436,8 +441,9 @@ export class SessionConnection {
       const mayArrive = message.isWritten && this.view.isReplaying;
       if (!this.outbox.isKept(message.id)) this.forgetLeftBehind(message);
       else if (this.hasArrived(message)) this.settle(message.id, () => undefined);
+      else if (mayArrive) continue;
       else if (message.type === "prompt.submit" && !isStale(message)) this.resend(message);
-      else if (!mayArrive) this.giveBack(message, message.isWritten ? new Refused(t().net.unsure, "UNCERTAIN") : new Refused(t().net.leftBehind, "STALE"));
+      else this.giveBack(message, message.isWritten ? new Refused(t().net.unsure, "UNCERTAIN") : new Refused(t().net.leftBehind, "STALE"));
     }
     this.noteWaiting();
   }

@@ -291,6 +291,22 @@ describe("several at once", () => {
     expect(text()).toContain("Edited or decided meanwhile; not voted on.");
   });
 
+  test.each([
+    ["Cancel", () => click(get("button", "Cancel"))],
+    ["going elsewhere", () => change(() => go({ screen: "gate", session: "shop", gate: "019a-3" }))],
+  ])("%s stops what has not been voted on yet", async (_, leave) => {
+    await open({ gate: "019a-1", line: "make one" }, { gate: "019a-2", line: "make two" }, { gate: "019a-3", line: "make three" });
+    await preflight();
+    let answer: () => void = () => undefined;
+    app.onPost = () => new Promise((resolve) => (answer = () => resolve({ ack: {}, gate: closedDetails(gateItem({ gate: "019a-3" })) })));
+    await click(get("button", "Approve all 3"));
+    await leave();
+    await change(() => answer());
+    await settle();
+    expect(app.posts().map((call) => call.path)).toEqual(["/api/sessions/shop/gates/019a-3/vote"]);
+    expect(announcements.value.map((announcement) => announcement.text)).toEqual(["Approved 1."]);
+  });
+
   test("one destructive command makes the whole list need a held press", async () => {
     await open({ gate: "019a-1", line: "make one" }, { gate: "019a-2", line: "rm -r two", category: "destructive" });
     await preflight();

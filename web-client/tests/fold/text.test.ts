@@ -34,6 +34,7 @@ test("invisible characters are escaped", () => {
     ["\ufeffls\u00a0-l", "\\u{feff}ls\\u{a0}-l"],
     ["\u2066x\u2069\u{e0041}", "\\u{2066}x\\u{2069}\\u{e0041}"],
     ["a\u2028b\u3164", "a\\u{2028}b\\u{3164}"],
+    ["x\ufffc\u{16fe4}\u{1d159}", "x\\u{fffc}\\u{16fe4}\\u{1d159}"],
   ] as const) {
     expect(escapeInvisible(text)).toBe(shown);
   }

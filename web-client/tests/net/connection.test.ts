@@ -210,6 +210,25 @@ describe("what is typed without a connection", () => {
     expect([await outcome, sentTypes(), connection.unsent.value]).toEqual(["STALE", [], 0]);
   });
 
+  test.each([true, false])("and went into a socket that was lost, is looked for before it is sent again (there: %s)", async (isThere) => {
+    await letIn(0);
+    const outcome = submit("shell.exec", "c1");
+    socket().onclose?.();
+    await vi.advanceTimersByTimeAsync(1000);
+    socket().onopen?.();
+    socket().say("session.welcome", welcome("ann", [], { head: 1, config: CONFIG }));
+    await vi.advanceTimersByTimeAsync(0);
+    // A server that has taken in much since may not know by the id that it has the command already.
+    expect(sentTypes()).toEqual([]);
+    if (isThere) socket().say("shell.exec", { command: "touch late-file", executor: "bot", origin: "ui_bang" }, { seq: 1, id: "c1", sender: "ann" });
+    else socket().say("prompt.submit", { content: "hello" }, { seq: 1, sender: "bob" });
+    await vi.advanceTimersByTimeAsync(0);
+    expect(sentTypes()).toEqual(isThere ? [] : ["shell.exec"]);
+    if (!isThere) socket().say("session.ack", { id: "c1", seq: 2 });
+    await vi.advanceTimersByTimeAsync(0);
+    expect([await outcome, connection.unsent.value, Object.keys(localStorage)]).toEqual(["sent", 0, []]);
+  });
+
   test("can be withdrawn", async () => {
     const outcome = submit("shell.exec", "c1");
     expect(connection.waiting.value).toMatchObject([{ id: "c1", isWritten: false }]);
@@ -252,6 +271,20 @@ describe("what is typed without a connection", () => {
     await vi.advanceTimersByTimeAsync(0);
     expect(connection.takeReturned().map(({ why }) => why.code)).toEqual(isThere ? [] : ["UNCERTAIN"]);
     expect([sentTypes(), connection.waiting.value, Object.keys(localStorage)]).toEqual([[], [], []]);
+  });
+
+  test.each([true, false])("a prompt that may have been sent is looked for before it is sent again (there: %s)", async (isThere) => {
+    await letIn(0);
+    void submit("prompt.submit", "p1");
+    await openAgain();
+    socket().onopen?.();
+    socket().say("session.welcome", welcome("ann", [], { head: 1, config: CONFIG }));
+    await vi.advanceTimersByTimeAsync(0);
+    expect(sentTypes()).toEqual([]);
+    const prompt = { content: "build it", target_agent: "bot", contributors: ["ann"], context_keys: [] };
+    socket().say("prompt.submit", prompt, { seq: 1, sender: "ann", id: isThere ? "p1" : "p0" });
+    await vi.advanceTimersByTimeAsync(0);
+    expect([sentTypes(), connection.takeReturned()]).toEqual([isThere ? [] : ["prompt.submit"], []]);
   });
 
   test("waits for its own tab while that is open, and two tabs keep what both of them hold", async () => {
