@@ -12,7 +12,7 @@ use crate::fixture::assert_contains;
 use crate::support::cli::CliEnv;
 use crate::support::hook_client::{HookStandIn, answer_of, decision_of, install};
 use crate::support::session::{
-    assert_within_a_lease, proposal_of, result_of, send_prompt, wait_until,
+    assert_within_a_lease, message_of_this_moment, proposal_of, result_of, send_prompt, wait_until,
 };
 use crate::support::{TestClient, TestServer};
 use crate::{approve, next_gate, reject, start_session};
@@ -565,9 +565,7 @@ async fn a_killed_client_has_its_calls_closed_by_the_lease() {
     client.run.kill_9().await;
     kill_hook(&mut waits, Signal::KILL).await;
     // The last renewal came before this.
-    let note = json!({ "key": "killed", "content_type": "text", "content": "now" });
-    ann.send_and_ack("context.add", note).await;
-    let killed = ann.wait_for("context.add").await;
+    let killed = message_of_this_moment(&mut ann).await;
     let proposal = proposal_of(&ann, &running);
     let result = ann
         .wait(|it| it["type"] == "tool.result" && it["payload"]["tool_proposal"] == *proposal)

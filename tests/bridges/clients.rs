@@ -72,8 +72,8 @@ pub struct Client {
     pub subagent: fn(&[ScriptedTurn]) -> Vec<ScriptedTurn>,
     /// Whether the calls of a subagent say whose they are.
     pub names_subagents: bool,
-    /// How often its model is asked after people interrupted it.
-    pub requests_after_interrupt: usize,
+    /// How often its model is asked at most after people interrupted it.
+    pub most_requests_after_interrupt: usize,
     /// Files by which a repository would rule over it; the argument is a directory for marks.
     pub hostile_files: fn(&Path) -> Vec<HostileFile>,
     /// What becomes of such files under `pvp run`.

@@ -22,7 +22,7 @@ pub use doctor::BROKEN;
 static SLOTS: Semaphore = Semaphore::const_new(5);
 
 /// Ends a scenario that would otherwise hang; none passes because of it.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(240);
 
 /// Runs only the scenarios that are named here, with commas between them.
 const ONLY: &str = "PVP_TEST_SCENARIOS";

@@ -200,9 +200,7 @@ impl Stage {
 
     /// A message that the server receives at this moment.
     pub async fn message_of_this_moment(&mut self) -> Value {
-        let note = json!({ "key": "moment", "content_type": "text", "content": "now" });
-        self.ann.send_and_ack("context.add", note).await;
-        self.ann.wait_for("context.add").await
+        crate::support::session::message_of_this_moment(&mut self.ann).await
     }
 
     /// Everything of a kind that is in the record.

@@ -178,6 +178,15 @@ pub async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// A message that the server receives at this moment.
+pub async fn message_of_this_moment(person: &mut TestClient) -> Value {
+    let note = json!({ "key": "moment", "content_type": "text", "content": "now" });
+    person.send_and_ack("context.add", note).await;
+    // A session says other things about itself.
+    let is_note = |it: &Value| it["type"] == "context.add" && it["payload"]["key"] == "moment";
+    person.wait(is_note).await
+}
+
 /// Asserts that this message came soon enough after that one, by the server's clock: a client that is
 /// gone has calls for half a minute at most.
 pub fn assert_within_a_lease(earlier: &Value, later: &Value) {

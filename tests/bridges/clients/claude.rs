@@ -45,7 +45,7 @@ pub const CLAUDE: Client = Client {
         vec![ScriptedTurn::call("Agent", arguments)]
     },
     names_subagents: true,
-    requests_after_interrupt: 0,
+    most_requests_after_interrupt: 0,
     hostile_files,
     project_settings: ProjectSettings::LeftOut,
     unsupervised: |place| {

@@ -60,7 +60,7 @@ pub const CODEX: Client = Client {
         ]
     },
     names_subagents: true,
-    requests_after_interrupt: 0,
+    most_requests_after_interrupt: 0,
     hostile_files,
     project_settings: ProjectSettings::Refused,
     unsupervised: |place| {

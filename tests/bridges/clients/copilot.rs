@@ -49,7 +49,7 @@ pub const COPILOT: Client = Client {
         vec![ScriptedTurn::call("task", arguments)]
     },
     names_subagents: false,
-    requests_after_interrupt: 2,
+    most_requests_after_interrupt: 2,
     hostile_files,
     project_settings: ProjectSettings::Refused,
     unsupervised: |place| {

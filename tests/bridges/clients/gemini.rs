@@ -58,7 +58,7 @@ pub const GEMINI: Client = Client {
         vec![ScriptedTurn::call("invoke_agent", arguments)]
     },
     names_subagents: false,
-    requests_after_interrupt: 0,
+    most_requests_after_interrupt: 0,
     hostile_files,
     project_settings: ProjectSettings::Refused,
     unsupervised: |place| {

@@ -47,7 +47,7 @@ pub const OPENCODE: Client = Client {
         vec![ScriptedTurn::call("task", arguments)]
     },
     names_subagents: true,
-    requests_after_interrupt: 0,
+    most_requests_after_interrupt: 0,
     hostile_files,
     project_settings: ProjectSettings::Refused,
     unsupervised: launch,

@@ -41,7 +41,7 @@ pub async fn interrupt(client: &'static Client) {
     assert!(!stage.exists("finished"));
     assert!(!stage.exists("more"));
     let asked = stage.model.main_requests() - asked_before;
-    assert_eq!(asked, client.requests_after_interrupt);
+    assert!(asked <= client.most_requests_after_interrupt, "{asked}");
 }
 
 /// That no command of the client is left.
