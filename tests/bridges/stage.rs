@@ -272,8 +272,12 @@ pub fn marks(cli: &CliEnv) -> PathBuf {
     marks
 }
 
-/// Writes files into the workspace.
+/// Makes the workspace a repository with these files.
 pub fn write_hostile(cli: &CliEnv, files: impl IntoIterator<Item = HostileFile>) {
+    // Outside of a repository, Copilot runs no hooks of its directory.
+    let mut git = std::process::Command::new("git");
+    git.args(["init", "-q"]).current_dir(cli.workdir());
+    assert!(git.env("HOME", cli.home()).status().unwrap().success());
     for file in files {
         let path = cli.workdir().join(file.path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
