@@ -13,8 +13,11 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
 use pvp_client::user_directories::private_paths;
-use pvp_policy::{ExpectedWord, Explanation, Policy, Workspace, searches_content};
-use pvp_protocol::{Action, Category, FILE_READ, FILE_WRITE, JsonObject};
+use pvp_policy::{
+    ExpectedWord, Explanation, FileUse, Policy, Workspace, file_use, patched_paths,
+    searches_content,
+};
+use pvp_protocol::{Action, Category, FILE_READ, FILE_WRITE, JsonObject, text_arguments};
 use serde_json::Value;
 
 use crate::translation::TranslatedCall;
@@ -46,8 +49,12 @@ static POLICY: LazyLock<Policy> = LazyLock::new(Policy::built_in);
 
 /// Looks at what a call reaches. `workspace` is an absolute path without links.
 pub fn check(call: &TranslatedCall, workspace: &Path) -> CallReach {
+    if let Some(why) = misplaced_patch(call) {
+        return CallReach::Refused(why);
+    }
+    let here = call.made_in.as_deref().unwrap_or(workspace);
     let cwd = call.arguments.get("cwd").and_then(Value::as_str);
-    let cwd = cwd.map_or_else(|| workspace.to_owned(), |cwd| workspace.join(cwd));
+    let cwd = cwd.map_or_else(|| here.to_owned(), |cwd| here.join(cwd));
     let explained = explain(call, workspace);
     let words = explained.as_ref().map(|it| it.named_words.as_slice());
     let names = NamesInCall::new(call, words.unwrap_or_default(), &cwd);
@@ -71,6 +78,20 @@ pub fn check(call: &TranslatedCall, workspace: &Path) -> CallReach {
         true => CallReach::Ask,
         false => reach,
     }
+}
+
+/// Why a patch is refused that names files from another directory than the workspace: everybody who
+/// decides about it would take them for others.
+fn misplaced_patch(call: &TranslatedCall) -> Option<String> {
+    let directory = call.made_in.as_ref()?.display();
+    let patches = file_use(&call.tool_name) == Some(FileUse::Patches);
+    let texts = text_arguments(&call.arguments);
+    let mut paths = texts.iter().flat_map(|text| patched_paths(text));
+    let path = paths.find(|path| patches && !path.starts_with('/'))?;
+    Some(format!(
+        "Not allowed: the patch names `{path}` from {directory}, and people see it from the directory \
+         of the session. Name the file by its whole path. Nothing was done."
+    ))
 }
 
 /// What the policy finds in a call; `None` if it is none that the server would take.

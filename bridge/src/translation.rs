@@ -7,7 +7,8 @@ mod forms;
 
 use std::path::{Component, Path, PathBuf};
 
-use pvp_protocol::{FILE_EDIT, FILE_READ, FILE_WRITE, JsonObject, ToolCategory};
+use pvp_policy::{FileUse, file_use};
+use pvp_protocol::{FILE_EDIT, FILE_READ, FILE_WRITE, JsonObject, ToolCategory, path_arguments};
 use serde_json::Value;
 
 use forms::{FileForm, ShellForm};
@@ -23,6 +24,9 @@ pub struct TranslatedCall {
     pub arguments: JsonObject,
     /// What the agent says it is for.
     pub purpose: String,
+    /// Where a client's own tool for files is called, if that is not the workspace and the arguments
+    /// do not say it.
+    pub(crate) made_in: Option<PathBuf>,
     /// How an edit is given back to the client.
     way_back: WayBack,
 }
@@ -58,10 +62,55 @@ pub fn translate(tool: &str, input: &JsonObject, place: &CallPlace) -> Translate
     translated.unwrap_or_else(|| TranslatedCall {
         tool_name: tool.to_owned(),
         category: forms::category_of(tool),
-        arguments: input.clone(),
+        arguments: with_whole_paths(tool, input, place),
         purpose: text_field(input, "description").unwrap_or_default(),
+        made_in: file_use(tool)
+            .filter(|_| place.cwd != place.workspace)
+            .map(|_| place.cwd.clone()),
         way_back: WayBack::Same,
     })
+}
+
+/// The arguments of a client's own tool for files, with whole paths where it is called in another
+/// directory than the workspace, from which everybody else would read them.
+fn with_whole_paths(tool: &str, input: &JsonObject, place: &CallPlace) -> JsonObject {
+    let mut arguments = input.clone();
+    let Some(file_use) = file_use(tool).filter(|_| place.cwd != place.workspace) else {
+        return arguments;
+    };
+    for (name, value) in &mut arguments {
+        let alone = JsonObject::from_iter([(name.clone(), value.clone())]);
+        if !path_arguments(&alone).is_empty() {
+            make_whole(value, &place.cwd);
+        }
+    }
+    if file_use == FileUse::Reads && path_arguments(&arguments).is_empty() {
+        let here = place.cwd.to_string_lossy().into_owned();
+        arguments.insert("path".to_owned(), here.into());
+    }
+    arguments
+}
+
+/// A path without the white space at its ends, which some clients cut off.
+fn trimmed(path: &str) -> &str {
+    path.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}')
+}
+
+fn make_whole(value: &mut Value, directory: &Path) {
+    match value {
+        Value::String(path) if !trimmed(path).starts_with(['/', '~']) => {
+            // White space at the ends stays there, where it is seen.
+            let meant = trimmed(path);
+            let whole = directory.join(meant).to_string_lossy().into_owned();
+            *path = match meant.is_empty() {
+                true => whole + path.as_str(),
+                false => path.replacen(meant, &whole, 1),
+            };
+        }
+        Value::Array(items) => items.iter_mut().for_each(|it| make_whole(it, directory)),
+        Value::Object(fields) => fields.values_mut().for_each(|it| make_whole(it, directory)),
+        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => {}
+    }
 }
 
 impl TranslatedCall {
@@ -170,6 +219,7 @@ fn shell_call(
         category: ToolCategory::ShellExecute,
         arguments,
         purpose: text_field(input, "description").unwrap_or_default(),
+        made_in: None,
         way_back: WayBack::Shell(form),
     })
 }
@@ -186,7 +236,8 @@ fn file_call(
             continue;
         }
         if name == form.path {
-            let path = relative_path(value.as_str()?, place);
+            let path = value.as_str().filter(|path| trimmed(path) == *path)?;
+            let path = relative_path(path, place);
             arguments.insert("path".to_owned(), path.into());
             continue;
         }
@@ -209,12 +260,17 @@ fn file_call(
         },
         arguments,
         purpose: String::new(),
+        made_in: None,
         way_back: WayBack::File(form),
     })
 }
 
 /// A path from the workspace if it is certain to be inside, else the whole path.
 fn relative_path(path: &str, place: &CallPlace) -> String {
+    // Some clients take it for the home, wherever they work.
+    if path.starts_with('~') {
+        return path.to_owned();
+    }
     let whole = place.cwd.join(path);
     let goes_up = whole.components().any(|part| part == Component::ParentDir);
     let inside = whole.strip_prefix(&place.workspace).ok();

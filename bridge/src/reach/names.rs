@@ -5,7 +5,8 @@ use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::str::Chars;
 
-use pvp_policy::{ExpectedWord, NamedWord, brace_expansions, patched_paths};
+use pvp_policy::{ExpectedWord, FileUse, NamedWord, brace_expansions, file_use, patched_paths};
+use pvp_protocol::path_arguments;
 use serde_json::Value;
 
 use crate::translation::TranslatedCall;
@@ -70,7 +71,7 @@ impl NamesInCall {
                 };
                 names.is_incomplete |= words.iter().any(is_unsure);
             }
-            None => names.add_texts(&Value::Object(call.arguments.clone()), cwd),
+            None => names.add_arguments(call, cwd),
         }
         for named in words {
             for directory in &named.directories {
@@ -123,6 +124,18 @@ impl NamesInCall {
                 for found in matching_names(directory, name) {
                     self.add(&found, directory);
                 }
+            }
+        }
+    }
+
+    /// The texts of a call that is no command line. What a search takes for a pattern starts where it
+    /// searches.
+    fn add_arguments(&mut self, call: &TranslatedCall, cwd: &Path) {
+        let all = Value::Object(call.arguments.clone());
+        self.add_texts(&all, cwd);
+        if file_use(&call.tool_name) == Some(FileUse::Reads) {
+            for path in path_arguments(&call.arguments) {
+                self.add_texts(&all, &cwd.join(in_home(path)));
             }
         }
     }

@@ -39,9 +39,13 @@ impl LinkFixture {
     }
 
     fn check(&self, tool: &str, input: Value) -> CallReach {
+        self.check_in(&self.workspace, tool, input)
+    }
+
+    fn check_in(&self, cwd: &Path, tool: &str, input: Value) -> CallReach {
         let place = CallPlace {
             workspace: self.workspace.clone(),
-            cwd: self.workspace.clone(),
+            cwd: cwd.to_owned(),
         };
         let call = translate(tool, input.as_object().unwrap(), &place);
         check(&call, &self.workspace)
@@ -116,6 +120,59 @@ fn a_link_out_of_the_workspace_is_asked_about_and_one_inside_is_not() {
     }
     let near = json!({ "file_path": fixture.workspace.join("near") });
     assert_eq!(fixture.check("Read", near), CallReach::AsShown);
+}
+
+#[test]
+fn a_client_that_went_elsewhere_reads_there() {
+    let fixture = LinkFixture::new();
+    let sub = fixture.workspace.join("sub");
+    let outside = fixture.workspace.join("../other").canonicalize().unwrap();
+    std::fs::create_dir_all(sub.join("src")).unwrap();
+    // Seen from the workspace, `away` and `src` are something else.
+    std::fs::remove_file(fixture.workspace.join("away")).unwrap();
+    std::fs::create_dir(fixture.workspace.join("away")).unwrap();
+    for (tool, input) in [
+        ("Grep", json!({ "pattern": "x", "path": "away" })),
+        ("Grep", json!({ "pattern": "x" })),
+        ("Glob", json!({ "pattern": "away/*" })),
+        ("LS", json!({ "path": "away" })),
+    ] {
+        let reach = fixture.check_in(&sub, tool, input.clone());
+        assert_eq!(reach, CallReach::Ask, "{tool} {input}");
+    }
+    let near = json!({ "pattern": "x", "path": "src" });
+    assert_eq!(fixture.check_in(&sub, "Grep", near), CallReach::AsShown);
+    // White space stays where the policy looks for it.
+    for (path, shown) in [("\t away", "\t /"), (" ", "/"), ("away ", "/")] {
+        let place = CallPlace {
+            workspace: fixture.workspace.clone(),
+            cwd: sub.clone(),
+        };
+        let input = json!({ "pattern": "x", "path": path });
+        let call = translate("Grep", input.as_object().unwrap(), &place);
+        let whole = call.arguments["path"].as_str().unwrap();
+        let found = POLICY.explain(
+            &Action::from_tool_call("Grep", &call.arguments),
+            &shown_workspace(&fixture.workspace),
+        );
+        assert!(whole.starts_with(shown), "{whole:?}");
+        assert_eq!(found.assessment.rule, "path.outside", "{whole:?}");
+    }
+    let anywhere = json!({ "pattern": "x" });
+    assert_eq!(fixture.check_in(&outside, "Grep", anywhere), CallReach::Ask);
+    // A pattern starts where the search does.
+    let below = json!({ "path": "sub", "pattern": "away/*" });
+    assert_eq!(fixture.check("Glob", below), CallReach::Ask);
+    let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-a\n+b\n*** End Patch";
+    let refused = fixture.check_in(&sub, "apply_patch", json!({ "input": patch }));
+    assert!(
+        matches!(&refused, CallReach::Refused(why) if why.contains("`a.txt` from")),
+        "{refused:?}"
+    );
+    let whole = format!("{}/a.txt", sub.display());
+    let whole = patch.replace("a.txt", &whole);
+    let asked = fixture.check_in(&sub, "apply_patch", json!({ "input": whole }));
+    assert!(!matches!(asked, CallReach::Refused(_)), "{asked:?}");
 }
 
 #[test]
