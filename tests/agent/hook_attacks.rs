@@ -50,6 +50,74 @@ async fn a_file_that_changed_while_its_call_was_deferred_is_not_written() {
     assert_eq!(result_of(&mut ann, &proposal).await["outcome"], "not_run");
 }
 
+#[tokio::test]
+async fn a_deferred_call_gives_no_other_tool_its_approval() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let user = server.invite("claude", &["driver"], &["--kind", "agent"]);
+    let link = server.link(&user, Some("owl"));
+    let flags = ["--defer-after", "1s"];
+    let participant = user.participant.clone();
+    let client = HookStandIn::start_as(CliEnv::new(), &link, participant, &flags).await;
+    let look = json!({ "path": "old", "server": "files" });
+    let hook = client
+        .ask("toolu_1", "mcp__files__look", look.clone())
+        .await;
+    assert_eq!(decision_of(hook).await.0, "defer");
+    let (gate, _) = next_gate(&mut ann).await;
+    let HookStandIn { run, cli, .. } = client;
+    run.ended().await;
+    std::fs::remove_file(cli.home().join("bin/claude.args")).unwrap();
+    approve(&mut ann, &gate).await;
+    let client = HookStandIn::start_as(cli, &link, user.participant, &flags).await;
+    let hook = client.ask("toolu_1", "mcp__files__delete", look).await;
+    let (decision, why) = decision_of(hook).await;
+    assert_eq!(decision, "deny");
+    assert_contains(why.as_str().unwrap(), &["a call of `mcp__files__look`"]);
+    let proposal = proposal_of(&ann, &gate);
+    assert_eq!(result_of(&mut ann, &proposal).await["outcome"], "not_run");
+}
+
+#[tokio::test]
+async fn a_search_in_another_directory_than_that_of_the_session_is_asked_about() {
+    let (server, mut ann) = start_session(json!({ "client_reads": "workspace" })).await;
+    let cli = CliEnv::new();
+    let workdir = cli.workdir().canonicalize().unwrap();
+    let elsewhere = cli.home().join("elsewhere");
+    let sub = workdir.join("sub");
+    for directory in [&elsewhere, &sub, &workdir.join("notes")] {
+        std::fs::create_dir_all(directory).unwrap();
+    }
+    std::os::unix::fs::symlink(&elsewhere, sub.join("notes")).unwrap();
+    let client = HookStandIn::start_with(cli, &server, "owl", &[]).await;
+    let ask = async |id: &str, cwd: &Path, tool: &str, input: Value| {
+        let fields = json!({
+            "tool_name": tool, "tool_input": input, "tool_use_id": id, "cwd": cwd,
+        });
+        client.start_hook("PreToolUse", fields).await
+    };
+    let padded = json!({ "pattern": "x", "path": format!(" {}", elsewhere.display()) });
+    let anywhere = json!({ "pattern": "x" });
+    let notes = json!({ "pattern": "x", "path": "notes" });
+    for (id, cwd, input, shown) in [
+        ("toolu_1", &workdir, &padded, (" /", "/elsewhere")),
+        ("toolu_2", &elsewhere, &anywhere, ("/", "/elsewhere")),
+        ("toolu_3", &sub, &notes, ("/", "/sub/notes")),
+    ] {
+        let _hook = ask(id, cwd, "Grep", input.clone()).await;
+        let (gate, _) = next_gate(&mut ann).await;
+        let proposal = proposal_of(&ann, &gate);
+        let mut received = ann.received.iter();
+        let proposed = received.find(|it| it["id"] == *proposal).unwrap();
+        let path = proposed["payload"]["arguments"]["path"].as_str().unwrap();
+        assert!(
+            path.starts_with(shown.0) && path.ends_with(shown.1),
+            "{path}"
+        );
+    }
+    let hook = ask("toolu_4", &workdir, "Grep", notes).await;
+    assert_eq!(decision_of(hook).await.0, "allow");
+}
+
 /// The files of a client whose server is at this address, as `pvp run` writes them.
 fn client_files(cli: &CliEnv, address: &str) -> PathBuf {
     let files = cli.home().join("files");

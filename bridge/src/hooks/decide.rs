@@ -50,6 +50,9 @@ const MAX_SHOWN_CHARS: usize = 500;
 /// People that are named in a status line; the others are counted.
 const MAX_NAMES: usize = 5;
 
+/// The tool of a call that names none.
+const SHELL: &str = "shell";
+
 /// What an agent reads while the server is away.
 const SERVER_GONE: &str = "Not allowed, because nobody can be asked: cannot reach the server of \
      this directory, which is not running. Nothing was done. Do not try other ways; tell the person \
@@ -312,7 +315,13 @@ impl HookDesk {
                 reason,
             };
         }
-        match bound.granted_input(&decision.arguments) {
+        let decided = decision.command.tool.as_deref().unwrap_or(SHELL);
+        let granted = match decided == bound.proposed().tool_name {
+            true => bound.granted_input(&decision.arguments),
+            // What a client goes on with is in a file of its own, which somebody may have changed.
+            false => Err(format!("people decided about a call of `{decided}`")),
+        };
+        match granted {
             Ok(edited) => HookAnswer::Allow { edited },
             Err(why) => {
                 let why = format!("Not run: {why}.");
@@ -333,7 +342,6 @@ impl HookDesk {
         let mut heard: Option<Instant> = None;
         let mut attempts = 0;
         loop {
-            attempts += 1;
             // The first answer comes at once, so that the client can say who is asked.
             let wait = heard.map_or(Duration::ZERO, |_| WAIT);
             if !self.server_runs() {
@@ -344,6 +352,7 @@ impl HookDesk {
                 std::thread::sleep(RETRY_PAUSE);
                 continue;
             }
+            attempts += 1;
             let session = &self.settings.session;
             let sent = Instant::now();
             let asked = match resumed {
