@@ -37,7 +37,8 @@ pub(super) enum KeeperSaid {
 
 /// Who a hook answers for.
 pub(super) enum HookedClient {
-    /// `pvp run` started the client, and gave it hooks of its own.
+    /// `pvp run` started the client and gave it hooks of its own, or `pvp agent --client` did, which
+    /// is asked about each of its calls.
     SupervisedElsewhere,
     /// The files of the client.
     Files(PathBuf),
@@ -115,7 +116,19 @@ fn is_started_by_run(client: HookClient, process: ProcessName) -> bool {
     // What leads the client's terminal stands between, and supervises nothing by itself.
     let above = above.filter(|above| !is_own(above, LEADER_SUBCOMMAND));
     let mut above = above.skip(1).take(between + 1);
-    above.any(|above| is_own(&above, "run"))
+    above.any(|above| {
+        is_own(&above, "run") || is_own(&above, "agent") && drives_client(&above.words())
+    })
+}
+
+/// Whether these words start `pvp agent` in a client's own protocol. What an agent that speaks ACP
+/// asks about is less than what its hooks ask about.
+fn drives_client(words: &[String]) -> bool {
+    let flag = |word: &String| word.split('=').next().unwrap_or_default().to_owned();
+    let mut flags = words.iter().map(flag);
+    // What follows either of them belongs to the program that is started.
+    let first = flags.find(|flag| ["--client", "--acp"].contains(&flag.as_str()));
+    first.as_deref() == Some("--client")
 }
 
 /// Waits until no other hook of the same client starts its keeper.
@@ -237,6 +250,18 @@ mod tests {
             "--settings",
             "{\"pvp hook run claude\"}"
         ]));
+    #[test]
+    fn an_agent_that_speaks_acp_is_told_apart_from_a_client_that_is_driven() {
+        let drives = |words: &str| {
+            let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+            drives_client(&words)
+        };
+        assert!(drives("pvp agent --once --client claude --acp"));
+        assert!(drives("pvp agent --client=codex"));
+        assert!(!drives("pvp agent --acp claude-agent-acp --client"));
+        assert!(!drives("pvp agent --script x"));
+    }
+
         assert!(!is_shell(&[
             "/bin/bash",
             "/bin/claude",
