@@ -63,6 +63,12 @@ impl ProcessName {
         Some(Self { pid, started })
     }
 
+    /// The process that has this number.
+    pub fn of(pid: i32) -> Option<Self> {
+        let started = read_info(Path::new(&format!("/proc/{pid}")))?.started;
+        Some(Self { pid, started })
+    }
+
     /// The processes above this one, the nearest first.
     pub fn ancestors() -> impl Iterator<Item = Self> {
         let table = process_table();

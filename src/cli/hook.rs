@@ -71,6 +71,18 @@ enum HookCommand {
     },
 }
 
+impl ClientHookArguments {
+    /// Whether it changes what a client asks about.
+    pub(super) fn changes_settings(&self) -> bool {
+        match self.command {
+            HookCommand::Install(_) | HookCommand::Uninstall(_) => true,
+            HookCommand::Run { .. } | HookCommand::Keep { .. } | HookCommand::Status { .. } => {
+                false
+            }
+        }
+    }
+}
+
 pub(crate) fn run(arguments: &ClientHookArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         HookCommand::Run {

@@ -27,6 +27,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause between two looks whether another hook has finished starting the keeper.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
+/// Where in the state it is noted which processes are clients.
+const ENTRIES: &str = "bridges/processes";
+
 /// What a keeper says when it has joined, or why it could not.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -52,7 +55,7 @@ pub(super) fn find(client: HookClient, input: &[u8]) -> Result<HookedClient, Str
     }
     let directory = directory_of(input)?;
     let entries = entries_directory()?;
-    let name = format!("{}-{}-{}", client.name(), process.pid, process.started);
+    let name = entry_name(client, process);
     let _starting = lock(&entries.join(format!("{name}.lock")))?;
     let entry = entries.join(&name);
     if let Some(files) = known_files(&entry) {
@@ -62,6 +65,20 @@ pub(super) fn find(client: HookClient, input: &[u8]) -> Result<HookedClient, Str
     let files = start_keeper(client, process, &directory)?;
     write_entry(&entry, &files).map_err(|error| format!("it could not be noted: {error}"))?;
     Ok(HookedClient::Files(files))
+}
+
+fn entry_name(client: HookClient, process: ProcessName) -> String {
+    format!("{}-{}-{}", client.name(), process.pid, process.started)
+}
+
+/// Whether a process is a client whose installed hooks have asked something.
+pub(super) fn is_hooked(pid: i32) -> bool {
+    let (Some(process), Ok(state)) = (ProcessName::of(pid), state_directory()) else {
+        return false;
+    };
+    let entries = state.join(ENTRIES);
+    let mut clients = HookClient::ALL.into_iter();
+    clients.any(|client| entries.join(entry_name(client, process)).exists())
 }
 
 /// The directory that the client says it works in.
@@ -78,7 +95,7 @@ fn directory_of(input: &[u8]) -> Result<PathBuf, String> {
 
 fn entries_directory() -> Result<PathBuf, String> {
     let state = state_directory().map_err(|error| error.to_string())?;
-    let entries = state.join("bridges/processes");
+    let entries = state.join(ENTRIES);
     create_private_directory(&entries).map_err(|error| error.to_string())?;
     Ok(entries)
 }
@@ -234,6 +251,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_agent_that_speaks_acp_is_told_apart_from_a_client_that_is_driven() {
+        let drives = |words: &str| {
+            let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+            drives_client(&words)
+        };
+        assert!(drives("pvp agent --once --client claude --acp"));
+        assert!(drives("pvp agent --client=codex"));
+        assert!(!drives("pvp agent --acp claude-agent-acp --client"));
+        assert!(!drives("pvp agent --script x"));
+    }
+
+    #[test]
     fn the_shell_of_a_hook_is_told_apart_from_the_client() {
         let is_shell = |words: &[&str]| {
             let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -250,18 +279,6 @@ mod tests {
             "--settings",
             "{\"pvp hook run claude\"}"
         ]));
-    #[test]
-    fn an_agent_that_speaks_acp_is_told_apart_from_a_client_that_is_driven() {
-        let drives = |words: &str| {
-            let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
-            drives_client(&words)
-        };
-        assert!(drives("pvp agent --once --client claude --acp"));
-        assert!(drives("pvp agent --client=codex"));
-        assert!(!drives("pvp agent --acp claude-agent-acp --client"));
-        assert!(!drives("pvp agent --script x"));
-    }
-
         assert!(!is_shell(&[
             "/bin/bash",
             "/bin/claude",

@@ -7,17 +7,31 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 
-use super::CliCommand;
+use super::{CliCommand, hook_identity};
+
+const STARTED_BY_CLIENT: &str =
+    "an agent client under supervision started this; run it in another terminal";
 
 /// Ancestors that are looked at.
 const MAX_ANCESTORS: usize = 256;
 
-/// Refuses commands that decide, let somebody in or speak for a person, below a supervised client.
+/// Refuses commands that decide, let somebody in, speak for a person or change what a client asks,
+/// below a supervised client.
 pub(super) fn check(command: &CliCommand) -> anyhow::Result<()> {
+    if let CliCommand::Hook(arguments) = command {
+        return match arguments.changes_settings() && is_below_client() {
+            true => bail!("{STARTED_BY_CLIENT}"),
+            false => Ok(()),
+        };
+    }
     let decides = matches!(
         command,
         CliCommand::Approve(_)
+            | CliCommand::Reject(_)
             | CliCommand::Amend(_)
+            | CliCommand::Cancel(_)
+            | CliCommand::Send(_)
+            | CliCommand::Interrupt(_)
             | CliCommand::Rules(_)
             | CliCommand::Exec(_)
             | CliCommand::Session(_)
@@ -26,13 +40,14 @@ pub(super) fn check(command: &CliCommand) -> anyhow::Result<()> {
             | CliCommand::Tui(_)
             | CliCommand::Join(_)
             | CliCommand::Login(_)
+            | CliCommand::Logout(_)
             | CliCommand::Open(_)
             | CliCommand::Invite(_)
             | CliCommand::Tokens(_)
             | CliCommand::Notify(_)
     );
     if decides && is_below_client() {
-        bail!("an agent client under supervision started this; run it in another terminal");
+        bail!("{STARTED_BY_CLIENT}");
     }
     Ok(())
 }
@@ -46,7 +61,8 @@ fn is_below_client() -> bool {
         };
         let name = ancestor.to_string();
         let program = std::fs::read_link(format!("/proc/{name}/exe")).ok();
-        if is_same_program(program, own_program.as_ref()) && starts_clients(&name) {
+        let runs_calls = is_same_program(program, own_program.as_ref()) && runs_calls(&name);
+        if runs_calls || hook_identity::is_hooked(ancestor) {
             return true;
         }
         pid = parent_of(&name);
@@ -67,15 +83,11 @@ fn is_same_program(program: Option<PathBuf>, own: Option<&PathBuf>) -> bool {
     }
 }
 
-/// Whether a process of this program is one that starts clients.
-fn starts_clients(pid: &str) -> bool {
+/// Whether a process of this program is one that starts clients, or runs what an agent calls.
+fn runs_calls(pid: &str) -> bool {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let mut words = line.split(|byte| *byte == 0).skip(1);
-    match words.next() {
-        Some(b"run" | b"acp") => true,
-        Some(b"agent") => words.any(|word| word == b"--client" || word == b"--acp"),
-        Some(_) | None => false,
-    }
+    let subcommand = line.split(|byte| *byte == 0).nth(1);
+    matches!(subcommand, Some(b"run" | b"acp" | b"mcp" | b"agent"))
 }
 
 fn parent_of(pid: &str) -> Option<i32> {

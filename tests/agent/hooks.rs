@@ -648,7 +648,8 @@ async fn what_a_client_runs_decides_nothing_in_the_name_of_its_person() {
     let pvp = env!("CARGO_BIN_EXE_pvp");
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 2.1.325; exit; }}\n\
-         for words in 'approve 123456' 'rules' 'exec ls' 'whoami'; do\n\
+         for words in 'approve 123456' 'rules' 'exec ls' 'send hi' 'reject 123456 no' \
+         'cancel 123456' 'interrupt' 'hook uninstall claude' 'logout' 'whoami'; do\n\
          setsid -w sh -c \"'{pvp}' $words\" >> \"$0.out\" 2>&1; done\n"
     );
     std::fs::write(&program, script).unwrap();
@@ -659,7 +660,7 @@ async fn what_a_client_runs_decides_nothing_in_the_name_of_its_person() {
     let said = std::fs::read_to_string(program.with_extension("out")).unwrap();
     assert_eq!(
         said.matches("run it in another terminal").count(),
-        3,
+        9,
         "{said} {run:?}"
     );
     assert_contains(&said, &["dee"]);

@@ -111,6 +111,21 @@ async fn without_a_session_every_call_is_denied() {
 }
 
 #[tokio::test]
+async fn what_a_client_runs_decides_nothing_in_the_name_of_its_person() {
+    let (server, _ann) = start_session(json!({})).await;
+    let dee = server.invite("dee", &["admin"], &[]);
+    let cli = installed().await;
+    cli.log_in(&server.link(&dee, Some("owl"))).await;
+    let (hook, pvp) = (installed_hook(&cli), env!("CARGO_BIN_EXE_pvp"));
+    let (own, _) = hook.split_once(pvp).unwrap();
+    // The hook comes first, and then what the client runs.
+    let mut client = StandIn::with_hook(&cli, &format!("{hook}; {own} {pvp} approve 123456 2>&1"));
+    let said = json!({});
+    client.say("SessionStart", &cli.workdir(), "t1", said).await;
+    assert_contains(&client.answer().await, &["run it in another terminal"]);
+}
+
+#[tokio::test]
 async fn each_client_process_is_an_agent_of_its_own_until_it_ends() {
     let (server, mut ann) = start_session(json!({})).await;
     let dee = server.invite("dee", &["admin"], &[]);

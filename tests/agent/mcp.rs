@@ -616,6 +616,37 @@ async fn a_permission_prompt_is_allowed_with_its_input() {
 }
 
 #[tokio::test]
+async fn a_permission_prompt_about_a_read_is_asked_about() {
+    let (server, mut ann) = start_session(json!({ "client_reads": "workspace" })).await;
+    let mut client = McpClient::start(&server, "owl").await;
+    // Wherever the client works, which it does not say.
+    for (id, tool, input) in [
+        (
+            "toolu_1",
+            "Grep",
+            json!({ "pattern": "x", "path": "notes" }),
+        ),
+        ("toolu_2", "Bash", json!({ "command": "ls" })),
+    ] {
+        let arguments = json!({ "tool_name": tool, "input": input, "tool_use_id": id });
+        client.call("approve", arguments).await;
+        next_gate(&mut ann).await;
+    }
+}
+
+#[tokio::test]
+async fn what_its_commands_run_decides_nothing_for_a_person() {
+    let (_server, mut ann, mut client) = start().await;
+    let script = format!("'{}' approve 123456\n", env!("CARGO_BIN_EXE_pvp"));
+    std::fs::write(client.cli.workdir().join("build.sh"), script).unwrap();
+    let id = client.shell("sh build.sh").await;
+    let (gate, _) = next_gate(&mut ann).await;
+    approve(&mut ann, &gate).await;
+    let result = client.result(id).await;
+    assert_contains(&result.text, &["run it in another terminal"]);
+}
+
+#[tokio::test]
 async fn a_permission_prompt_is_denied_with_who_and_why() {
     let (_server, mut ann, mut client) = start().await;
     let input = json!({ "file_path": "a", "content": "b" });
