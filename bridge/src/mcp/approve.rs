@@ -83,11 +83,13 @@ impl PermissionPrompts {
     /// Asks people about a call, and waits until they have decided.
     async fn decide(&self, followed: &FollowedCall<'_>, call: &PromptedCall) -> PromptAnswer {
         let bound = BoundCall::new(&call.tool_name, &call.input, self.supervisor.place());
-        let request = bound.request(CallNames {
+        let mut request = bound.request(CallNames {
             conversation: self.conversation.clone(),
             call_id: call.call_id.clone(),
             subagent: None,
         });
+        // The client does not say where it works, so what its relative paths name is not known.
+        request.must_ask = true;
         let pending = match followed.starting(self.supervisor.propose(request)).await {
             Ok(pending) => pending,
             Err(denial) => return PromptAnswer::deny(&denial.reason),
