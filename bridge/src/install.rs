@@ -102,10 +102,11 @@ pub fn install(
                 return Ok(Vec::new());
             };
             check_heeded(client, file)?;
-            let change = file.change(&place.records, |text| {
-                remove_hooks(text, client)?;
-                add_hooks(text, client, hook)
-            })?;
+            let change = file.change(
+                &place.records,
+                |text| remove_hooks(text, client),
+                |text| add_hooks(text, client, hook),
+            )?;
             Ok(vec![change])
         }
         HookClient::Copilot => {
@@ -126,7 +127,7 @@ pub fn install(
             words.extend(["hook", "run", "opencode"].map(str::to_owned));
             // The denial comes first: without the plugin nothing runs, and not the other way round.
             let ours = has_backstop(plugin)?;
-            let denied = config.change(&place.records, add_denial)?;
+            let denied = config.change(&place.records, |_| Ok(()), add_denial)?;
             let backstop = ours || matches!(denied, SettingsChange::Written(_));
             let waiting = WaitingText(INSTALLED_WAITING.to_owned());
             let text = opencode::plugin_text(&words, backstop, &waiting);
@@ -331,14 +332,20 @@ fn add_hooks(
 
 fn remove_hooks(text: &mut JsonText, client: HookClient) -> Result<(), JsonTextError> {
     let said = format!(" hook run {}", client.name());
-    let is_ours = |entry: &Value| {
-        let hooks = entry["hooks"].as_array().into_iter().flatten();
-        let mut commands = hooks.filter_map(|hook| hook["command"].as_str());
-        commands.any(|command| command.ends_with(&said))
+    let is_ours = |hook: &Value| {
+        let command = hook["command"].as_str();
+        command.is_some_and(|command| command.ends_with(&said))
+    };
+    let holds_only_ours = |entry: &Value| {
+        let hooks = entry["hooks"].as_array();
+        hooks.is_some_and(|hooks| !hooks.is_empty() && hooks.iter().all(is_ours))
     };
     let mut removed = 0;
     for event in events(client) {
-        removed += text.remove_elements(&["hooks", event], is_ours)?;
+        let path = ["hooks", *event];
+        removed += text.remove_elements(&path, holds_only_ours)?;
+        // Somebody else's hooks may be beside ours.
+        removed += text.remove_inner_elements(&path, "hooks", is_ours)?;
     }
     match removed {
         0 => Ok(()),

@@ -117,6 +117,33 @@ impl JsonText {
         }
     }
 
+    /// Removes elements of the lists that the elements of a list have under this name, as far as
+    /// others stay there. Says how many were removed.
+    pub fn remove_inner_elements(
+        &mut self,
+        path: &[&str],
+        name: &str,
+        is_removed: impl Fn(&Value) -> bool,
+    ) -> Result<usize, JsonTextError> {
+        let mut removed = 0;
+        loop {
+            let root = self.root()?;
+            let elements = find(&root, path).map_or(&[][..], elements_of);
+            let found = elements.iter().find_map(|element| {
+                let (_, list) = element.members().find(|(key, _)| *key == name)?;
+                let inner = elements_of(list);
+                let index = inner.iter().position(|it| is_removed(&it.value()))?;
+                (inner.len() > 1).then_some((inner, index))
+            });
+            let Some((inner, index)) = found else {
+                return Ok(removed);
+            };
+            removed += 1;
+            let spans: Vec<_> = inner.iter().map(|node| (node.start, node.end)).collect();
+            self.cut(&spans, index);
+        }
+    }
+
     /// Removes a member, if it is there.
     pub fn remove(&mut self, path: &[&str]) -> Result<(), JsonTextError> {
         let Some((name, parents)) = path.split_last() else {
@@ -212,7 +239,13 @@ impl JsonText {
             }
             (None, _) => {
                 let comma = parser::comma_behind(&self.text, end);
-                (self.space_before(start), comma.map_or(end, |at| at + 1))
+                let before = self.space_before(start);
+                // What follows on the same line must not become part of a comment.
+                let from = match self.text[..before].lines().next_back() {
+                    Some(line) if line.contains("//") => start,
+                    Some(_) | None => before,
+                };
+                (from, comma.map_or(end, |at| at + 1))
             }
         };
         self.text.replace_range(from..to, "");
@@ -236,6 +269,14 @@ impl JsonText {
         let indent = format!("{}{}", self.line_indent(container), "  ".repeat(levels));
         let pretty = serde_json::to_string_pretty(value).unwrap_or_default();
         pretty.replace('\n', &format!("\n{indent}"))
+    }
+}
+
+/// The elements of a list; none of anything else.
+fn elements_of(node: &Node) -> &[Node] {
+    match &node.kind {
+        Kind::Array(elements) => elements,
+        Kind::Object(_) | Kind::Scalar(_) => &[],
     }
 }
 
@@ -301,6 +342,31 @@ mod tests {
             let expected = JsonText::parse(before).unwrap().value();
             assert_eq!(text.value(), expected, "{}", text.as_str());
         }
+    }
+
+    #[test]
+    fn what_follows_is_not_taken_into_a_comment() {
+        for before in [
+            "{\"l\": [ // mine\n  1, 2]}",
+            "{\"l\": [ // mine\n  1, // one\n  2]}",
+            "{\"l\": [\n  1, 2 // two\n]}",
+            "{ // http://x\n\"l\": [1, 2]}",
+        ] {
+            let mut text = JsonText::parse(before).unwrap();
+            assert_eq!(text.remove_elements(&["l"], |it| *it == json!(1)), Ok(1));
+            assert_eq!(text.value(), Ok(json!({ "l": [2] })), "{}", text.as_str());
+        }
+    }
+
+    #[test]
+    fn inner_elements_are_removed_as_far_as_others_stay() {
+        let before = "{\"l\": [\n  {\"h\": [\"ours\", \"mine\"], \"m\": 1},\n  {\"h\": [\"ours\"]}, 3, {\"h\": 4}\n]}";
+        let mut text = JsonText::parse(before).unwrap();
+        let removed = text.remove_inner_elements(&["l"], "h", |it| it == "ours");
+        assert_eq!(removed, Ok(1));
+        let after = before.replacen("\"ours\",", "", 1);
+        assert_eq!(text.value(), JsonText::parse(&after).unwrap().value());
+        assert_eq!(text.remove_inner_elements(&["x"], "h", |_| true), Ok(0));
     }
 
     #[test]

@@ -135,11 +135,18 @@ async fn what_people_changed_meanwhile_is_kept() {
         .as_array_mut()
         .unwrap()
         .push(mine.clone());
+    // The client itself adds a hook of theirs to the entry that has the same matcher.
+    let theirs = json!({ "type": "command", "command": "notify" });
+    let beside = settings["hooks"]["PreToolUse"][0]["hooks"].as_array_mut();
+    beside.unwrap().push(theirs.clone());
     write(&file, &settings.to_string());
+    // Installing again takes nothing of theirs away.
+    hook(&cli, "install", "claude", "--user").await;
     hook(&cli, "uninstall", "claude", "--user").await;
     let left: Value = serde_json::from_str(&read(&file)).unwrap();
-    let expected = json!({ "hooks": { "Stop": [{ "hooks": [] }, mine] }, "model": "new" });
-    assert_eq!(left, expected);
+    let beside = json!([{ "matcher": "*", "hooks": [theirs] }]);
+    let hooks = json!({ "Stop": [{ "hooks": [] }, mine], "PreToolUse": beside });
+    assert_eq!(left, json!({ "hooks": hooks, "model": "new" }));
     // A denial of their own in OpenCode's configuration is not ours to take away.
     let config = cli.config_home().join("opencode/opencode.json");
     write(&config, "{\"permission\": {\"*\": \"deny\"}}");

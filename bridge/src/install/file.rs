@@ -72,11 +72,13 @@ impl SettingsFile {
         &self.path
     }
 
-    /// Changes the settings, and keeps what was there before.
+    /// Takes out of the settings what an earlier change has added, adds it again, and keeps what was
+    /// there without it.
     pub(super) fn change(
         &self,
         records: &Path,
-        change: impl Fn(&mut JsonText) -> Result<(), JsonTextError>,
+        remove: impl Fn(&mut JsonText) -> Result<(), JsonTextError>,
+        add: impl Fn(&mut JsonText) -> Result<(), JsonTextError>,
     ) -> Result<SettingsChange, InstallError> {
         let current = self.read()?;
         let record = self.record(records);
@@ -85,8 +87,14 @@ impl SettingsFile {
             Some(record) => record.before,
             None => current.clone(),
         };
-        let mut text = self.parse(before.as_deref())?;
-        change(&mut text).map_err(|why| self.unreadable(why))?;
+        let parsed = self.parse(before.as_deref())?;
+        let mut text = parsed.clone();
+        remove(&mut text).map_err(|why| self.unreadable(why))?;
+        let before = match text == parsed {
+            true => before,
+            false => Some(text.as_str().to_owned()),
+        };
+        add(&mut text).map_err(|why| self.unreadable(why))?;
         let after = text.as_str().to_owned();
         if current.as_ref() == Some(&after) {
             return Ok(SettingsChange::Unchanged(self.path.clone()));
