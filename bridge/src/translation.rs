@@ -99,7 +99,13 @@ fn trimmed(path: &str) -> &str {
 fn make_whole(value: &mut Value, directory: &Path) {
     match value {
         Value::String(path) if !trimmed(path).starts_with(['/', '~']) => {
-            *path = directory.join(&*path).to_string_lossy().into_owned();
+            // White space at the ends stays there, where it is seen.
+            let meant = trimmed(path);
+            let whole = directory.join(meant).to_string_lossy().into_owned();
+            *path = match meant.is_empty() {
+                true => whole + path.as_str(),
+                false => path.replacen(meant, &whole, 1),
+            };
         }
         Value::Array(items) => items.iter_mut().for_each(|it| make_whole(it, directory)),
         Value::Object(fields) => fields.values_mut().for_each(|it| make_whole(it, directory)),

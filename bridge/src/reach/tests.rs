@@ -142,6 +142,22 @@ fn a_client_that_went_elsewhere_reads_there() {
     }
     let near = json!({ "pattern": "x", "path": "src" });
     assert_eq!(fixture.check_in(&sub, "Grep", near), CallReach::AsShown);
+    // White space stays where the policy looks for it.
+    for (path, shown) in [("\t away", "\t /"), (" ", "/"), ("away ", "/")] {
+        let place = CallPlace {
+            workspace: fixture.workspace.clone(),
+            cwd: sub.clone(),
+        };
+        let input = json!({ "pattern": "x", "path": path });
+        let call = translate("Grep", input.as_object().unwrap(), &place);
+        let whole = call.arguments["path"].as_str().unwrap();
+        let found = POLICY.explain(
+            &Action::from_tool_call("Grep", &call.arguments),
+            &shown_workspace(&fixture.workspace),
+        );
+        assert!(whole.starts_with(shown), "{whole:?}");
+        assert_eq!(found.assessment.rule, "path.outside", "{whole:?}");
+    }
     let anywhere = json!({ "pattern": "x" });
     assert_eq!(fixture.check_in(&outside, "Grep", anywhere), CallReach::Ask);
     // A pattern starts where the search does.
