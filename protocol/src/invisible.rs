@@ -94,7 +94,10 @@ mod tests {
             ("\u{feff}ls\u{a0}-l", r"\u{feff}ls\u{a0}-l"),
             ("\u{2066}x\u{2069}\u{e0041}", r"\u{2066}x\u{2069}\u{e0041}"),
             ("a\u{2028}b\u{3164}", r"a\u{2028}b\u{3164}"),
-            ("x\u{fffc}\u{16fe4}\u{1d159}", r"x\u{fffc}\u{16fe4}\u{1d159}"),
+            (
+                "x\u{fffc}\u{16fe4}\u{1d159}",
+                r"x\u{fffc}\u{16fe4}\u{1d159}",
+            ),
         ] {
             assert_eq!(escape_invisible(text), shown);
         }
