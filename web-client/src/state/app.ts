@@ -111,7 +111,7 @@ export class App {
   stop(): void {
     this.stopping.abort();
     clearInterval(this.recordTimer);
-    for (const connection of this.connections.values()) connection.close();
+    for (const connection of this.connections.values()) connection.close("leaving");
     this.connections.clear();
   }
 
