@@ -128,7 +128,8 @@ export class SessionConnection {
     this.connect();
   }
 
-  close(): void {
+  /** Ends it; `leaving` says that whoever is signed in leaves the page, so that nobody types here any more. */
+  close(why: "reopening" | "leaving" = "reopening"): void {
     this.stopListening();
     this.outbox.close();
     removeEventListener("pagehide", this.ended);
@@ -138,9 +139,11 @@ export class SessionConnection {
     this.socket?.close(1000);
     this.socket = null;
     this.ended();
+    const typed = new Set(this.outbox.waiting.filter(isTyped).map((message) => message.id));
     for (const [id, waiter] of this.waiters) {
       // What is kept is sent when the session is opened again, so it must not come back to be sent a second time.
-      if (!this.outbox.isKept(id)) waiter.reject(new Refused(t().net.closed, "CLOSED"));
+      const mayComeBack = why === "reopening" || !typed.has(id);
+      if (mayComeBack && !this.outbox.isKept(id)) waiter.reject(new Refused(t().net.closed, "CLOSED"));
     }
     this.waiters.clear();
   }

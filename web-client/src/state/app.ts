@@ -18,6 +18,8 @@ const WATCH_SECONDS = 25;
 const ASK_TIMEOUT_MS = (WATCH_SECONDS + 20) * 1000;
 /** After an answer, changes are collected for so long before they are asked for. */
 const COLLECT_MS = 250;
+/** How often a tab asks that may not wait for changes. */
+const BEHIND_MS = 10_000;
 const MAX_RETRY_MS = 15_000;
 const RECORD_CHECK_MS = 60_000;
 /** After a sleep, a server that can be reached says in this time which gates are open. */
@@ -42,6 +44,8 @@ export class App {
   private readonly stopping = new AbortController();
   /** Whether to ask for the notification settings. */
   private mayHaveSettings = true;
+  /** Whether this is the one tab that waits for changes although nobody looks at it. */
+  private isWatcher = false;
   private readonly recordTimer: ReturnType<typeof setInterval>;
 
   constructor(
@@ -53,6 +57,7 @@ export class App {
   ) {
     this.guard = new ServerGuard(device.server ?? null, onOtherServer);
     this.api = new Api(device.token, this.guard);
+    this.volunteer();
     void this.watchGates();
     this.recordTimer = setInterval(() => void this.checkOpenRecords(), RECORD_CHECK_MS);
   }
@@ -111,8 +116,26 @@ export class App {
   stop(): void {
     this.stopping.abort();
     clearInterval(this.recordTimer);
-    for (const connection of this.connections.values()) connection.close();
+    for (const connection of this.connections.values()) connection.close("leaving");
     this.connections.clear();
+  }
+
+  /**
+   * Whether a question may wait for a change. A browser opens six connections to a server, and with as many tabs
+   * that wait, nothing else would get through: those that nobody looks at leave the waiting to one of them.
+   */
+  private get mayWait(): boolean {
+    return this.isWatcher || document.visibilityState === "visible";
+  }
+
+  /** Becomes the tab that waits for all, once no other one is. Without https there are no locks, and none is. */
+  private volunteer(): void {
+    const { signal } = this.stopping;
+    const watch = () => {
+      this.isWatcher = true;
+      return new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+    };
+    void navigator.locks?.request(`pvp.watch.${this.device.participant}`, { signal }, watch).catch(() => undefined);
   }
 
   /** Asks for the open gates for as long as the page is open; an answer comes when they change. */
@@ -122,19 +145,26 @@ export class App {
     let asking = new AbortController();
     // The answer to a question that was asked before a sleep may never come.
     const stopListening = onWake(() => asking.abort());
-    this.stopping.signal.addEventListener("abort", stopListening);
+    const onHidden = () => {
+      if (!this.mayWait) asking.abort();
+    };
+    document.addEventListener("visibilitychange", onHidden);
+    this.stopping.signal.addEventListener("abort", () => {
+      stopListening();
+      document.removeEventListener("visibilitychange", onHidden);
+    });
     while (!this.stopping.signal.aborted) {
       const isWoken = asking.signal.aborted;
       asking = new AbortController();
       try {
-        const list = await this.askGates(isWoken ? null : version, asking.signal, isWoken ? PROBE_TIMEOUT_MS : ASK_TIMEOUT_MS);
+        const list = await this.askGates(isWoken || !this.mayWait ? null : version, asking.signal, isWoken ? PROBE_TIMEOUT_MS : ASK_TIMEOUT_MS);
         this.gates.value = list.gates;
         this.reachable.value = true;
         version = list.version;
         if (this.mayHaveSettings) await this.loadNotificationSettings();
         delay = 500;
         await this.nameNewSessions(list.gates);
-        await pause(COLLECT_MS);
+        await pause(this.mayWait ? COLLECT_MS : BEHIND_MS);
       } catch (error) {
         if (error instanceof ApiError && error.isLoggedOut) return this.onLoggedOut();
         if (this.stopping.signal.aborted) return;

@@ -12,7 +12,16 @@ import { safeAddress } from "./links";
 import { Plain } from "./parts";
 
 /** Longer texts are shown as they are. */
-const MAX_MARKDOWN = 256 * 1024;
+const MAX_MARKDOWN = 64 * 1024;
+/** While a text grows, its last blocks are read again with every piece; longer ones only now and then. */
+const MAX_GROWING = 8 * 1024;
+/** So is a longer paragraph. */
+const MAX_PARAGRAPH = 16 * 1024;
+/** Reading a run of blanks, a word or an address takes time that grows with the square of its length. */
+const TOO_LONG_RUN = /[^\S\n]{200}|\S{1000}/;
+/** So does reading an item of a list, by its lines. */
+const MAX_ITEM_LINES = 500;
+const ITEM = /^[ \t>]*(?:[*+-]|\d{1,9}[.)])[ \t]/;
 /** Deeper nesting is shown as text. */
 const MAX_DEPTH = 16;
 /** Finding emphasis takes time that grows with the square of the marks, so a block with more of
@@ -38,7 +47,7 @@ export function Markdown({ text, isGrowing = false }: { text: string; isGrowing?
 
 /** The blocks of a text; null if it is to be shown as it is. */
 export function parseMarkdown(text: string): Token[] | null {
-  if (text.length > MAX_MARKDOWN || TOO_NESTED.test(text)) return null;
+  if (text.length > MAX_MARKDOWN || TOO_NESTED.test(text) || hasLongItem(text)) return null;
   const lexer = new Lexer({ gfm: true, breaks: true });
   try {
     lexer.blockTokens(withLineFeeds(text), lexer.tokens);
@@ -62,6 +71,9 @@ export class GrowingMarkdown {
   /** The beginning of the text, whose blocks can no longer change. */
   private settled = "";
   private settledTokens: Token[] = [];
+  /** What was parsed last, all of it. */
+  private read = "";
+  private readTokens: Token[] = [];
 
   parse(given: string): Token[] | null {
     const text = withLineFeeds(given);
@@ -69,6 +81,8 @@ export class GrowingMarkdown {
       this.settled = "";
       this.settledTokens = [];
     }
+    if (text !== "" && text === this.read) return this.readTokens;
+    if (this.isTooEarly(text)) return [...this.readTokens, { type: "plain", raw: text.slice(this.read.length) }];
     const rest = parseMarkdown(text.slice(this.settled.length));
     if (rest === null) return null;
     const tokens = [...this.settledTokens, ...rest];
@@ -77,12 +91,31 @@ export class GrowingMarkdown {
     const length = settling.reduce((sum, token) => sum + token.raw.length, 0);
     this.settled = text.slice(0, this.settled.length + length);
     this.settledTokens = tokens.slice(0, this.settledTokens.length + settling.length);
+    this.read = text;
+    this.readTokens = tokens;
     return tokens;
+  }
+
+  /** Whether long blocks have grown so little that they are not worth reading again. */
+  private isTooEarly(text: string): boolean {
+    const known = this.read.length - this.settled.length;
+    return known > MAX_GROWING && text.startsWith(this.read) && text.length - this.read.length < known / 4;
   }
 }
 
 function isWorthParsing(text: string): boolean {
-  return (text.match(MARKS)?.length ?? 0) <= MAX_MARKS;
+  return text.length <= MAX_PARAGRAPH && !TOO_LONG_RUN.test(text) && (text.match(MARKS)?.length ?? 0) <= MAX_MARKS;
+}
+
+/** Whether so many lines follow the beginning of a list that one of its items may have too many. */
+function hasLongItem(text: string): boolean {
+  let lines = 0;
+  for (const line of text.split(/\r\n|\r|\n/)) {
+    if (line.trim() === "") lines = 0;
+    else if (lines > 0 || ITEM.test(line)) lines += 1;
+    if (lines > MAX_ITEM_LINES) return true;
+  }
+  return false;
 }
 
 /** One block. While a text grows, only its last block is drawn again. */

@@ -110,14 +110,16 @@ test("what cannot be kept comes back at once", async () => {
   expect([composer.text.value, composer.problem.value]).toEqual(["build it", en.composer.notSent(en.net.closed)]);
 });
 
-test("signing out leaves nothing of it behind", async () => {
+test.each([
+  ["here", (connection: SessionConnection) => (connection.close("leaving"), forgetDevice(device))],
+  ["in another tab", (connection: SessionConnection) => (forgetDevice(device), connection.close("leaving"))],
+])("signing out %s leaves nothing of it behind", async (_, signOut) => {
   localStorage.setItem("pvp.device", JSON.stringify(device));
   const { connection, composer } = open();
   await letIn();
   composer.setText("the key is under the mat");
   composer.submit();
-  connection.close();
-  forgetDevice(device);
+  signOut(connection);
   await vi.advanceTimersByTimeAsync(0);
   expect(Object.keys(localStorage)).toEqual([]);
   expect(recall("ann.s").history).toEqual([]);

@@ -107,6 +107,43 @@ describe("Markdown from others", () => {
     expect(drawn(marks).textContent?.trim().length).toBe(marks.trim().length);
   });
 
+  test("a long block that grows is read again only when much has come, and as it is in the end", () => {
+    const start = "# Title\n\ntext\n\n```js\n";
+    const growing = new GrowingMarkdown();
+    let reads = 0;
+    for (let lines = 10; lines <= 4000; lines += 10) {
+      const text = start + "let a;\n".repeat(lines);
+      const tokens = growing.parse(text) ?? [];
+      expect(tokens.map((token) => token.raw).join("")).toBe(text);
+      if (text.length > 10_000 && tokens.at(-1)?.type === "code") reads += 1;
+    }
+    expect(reads).toBeLessThan(20);
+    const whole = `${start}let a;\n\`\`\`\n\nThe *end*.\n`;
+    expect(new GrowingMarkdown().parse(whole)?.map((token) => token.type)).toEqual(parseMarkdown(whole)?.map((token) => token.type));
+  });
+
+  // Reading any of these as Markdown takes minutes at the length that an answer may have, and the page would stand still.
+  test.each([
+    ["a long run of blanks", `a${" ".repeat(300)}b **bold**`],
+    ["a long word", `${"a.".repeat(600)}@b.example **bold**`],
+    ["a long address", `http://a.example/${"&a;".repeat(400)} **bold**`],
+    ["a long paragraph", `${"words ".repeat(3000)} **bold**`],
+  ])("%s is shown as it is", (_, text) => {
+    const root = drawn(`# Title\n\n${text}`);
+    expect(root.querySelector("strong, a")).toBeNull();
+    expect(root.querySelector("p")?.textContent).toBe(text);
+    expect(root.querySelector("h3")?.textContent).toBe("Title");
+  });
+
+  test.each([
+    ["an item", "- one\n"],
+    ["a numbered item", "1. one\n"],
+    ["an item in a quotation", "> - one\n"],
+  ])("%s with many lines is shown as it is", (_, item) => {
+    expect(parseMarkdown(item + "more\n".repeat(600))).toBeNull();
+    expect(parseMarkdown(`${item}${"more\n".repeat(60)}\n`.repeat(20))).not.toBeNull();
+  });
+
   test("a growing text is parsed as the whole text is", () => {
     const text = "# One\n\nfirst *paragraph*\nwith two lines\r\n\r\n- a\n- b\n\n  still b\n\n```js\nlet x = 1;\n\nlet y;\n```\n\n| a |\n|---|\n| 1 |\n\nThe **end**.\n";
     const growing = new GrowingMarkdown();
