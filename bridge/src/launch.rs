@@ -33,11 +33,11 @@ pub enum LaunchError {
     )]
     ManagedSwitchesOff(SettingsProblem),
     #[error(
-        "{0}, which the client would run or use without asking anybody; take it out, or pass `pvp run --trust-project` if you trust it"
+        "{0}, which the client would run or use without asking anybody; take it out, or pass `--trust-project` to `pvp` if you trust it"
     )]
     ProjectRuns(SettingsProblem),
     #[error(
-        "`{flag}` would let this directory's own settings run programs without asking anybody; leave it out, or pass `pvp run --trust-project` if you trust them"
+        "`{flag}` would let this directory's own settings run programs without asking anybody; leave it out, or pass `--trust-project` to `pvp run` if you trust them"
     )]
     BringsProject { flag: String },
     #[error("the settings for the client cannot be used: {0}")]
@@ -102,8 +102,9 @@ fn quoted(path: &Path) -> String {
 pub struct WaitingText(pub String);
 
 /// Whether a person trusts what the settings of the directory run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ProjectTrust {
+    #[default]
     Untrusted,
     Trusted,
 }
@@ -138,6 +139,56 @@ impl ProjectPlace<'_> {
         };
         let warnings = problems.iter().map(|problem| format!("{problem}: {said}"));
         Ok(warnings.collect())
+    }
+}
+
+/// What a directory may bring to an agent that nothing tells to leave anything out: one that is spoken
+/// to over ACP, or Codex.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AgentProject {
+    /// The clients that the agent is, or is made of.
+    clients: Vec<HookClient>,
+    trust: ProjectTrust,
+}
+
+impl AgentProject {
+    /// For the agent that a command starts: an adapter has the name of its client in its own. A
+    /// program without such a name may fetch one.
+    pub fn new(command: &[OsString], trust: ProjectTrust) -> Self {
+        let names = |client: HookClient, word: &OsString| {
+            let name = Path::new(word).file_name().unwrap_or_default();
+            name.to_string_lossy().contains(client.name())
+        };
+        let named_by = |words: &[OsString]| {
+            let clients = HookClient::ALL.into_iter();
+            let named = clients.filter(|client| words.iter().any(|word| names(*client, word)));
+            named.collect::<Vec<_>>()
+        };
+        let clients = match named_by(command.get(..1).unwrap_or_default()) {
+            clients if clients.is_empty() => named_by(command),
+            clients => clients,
+        };
+        Self { clients, trust }
+    }
+
+    /// Refuses a directory whose own settings make the agent run or use something without asking
+    /// anybody; returns what the person should know.
+    pub fn check(&self, directory: &Path) -> Result<Vec<String>, LaunchError> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let clients = self.clients.iter();
+        let problems =
+            clients.flat_map(|client| project_programs::find(*client, directory, home.as_deref()));
+        let mut problems = problems.peekable();
+        match (self.trust, problems.peek()) {
+            (ProjectTrust::Untrusted, Some(problem)) => {
+                Err(LaunchError::ProjectRuns(problem.clone()))
+            }
+            (ProjectTrust::Untrusted, None) | (ProjectTrust::Trusted, _) => Ok(problems
+                .map(|problem| {
+                    format!("{problem}: the agent runs or uses it without asking anybody")
+                })
+                .collect()),
+        }
     }
 }
 

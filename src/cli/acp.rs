@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pvp_agent::agent::{Agent, InterruptAnswers};
 use pvp_bridge::acp::{EditorAgent, ProxyEnd};
+use pvp_bridge::launch::AgentProject;
 use pvp_bridge::supervisor::{SupervisedClient, Supervisor, connect_options};
 use pvp_client::{ConnectOptions, RecordCheck};
 use pvp_protocol::ParticipantKind;
@@ -16,12 +17,16 @@ use pvp_protocol::payload::Degree;
 
 use super::agent_flags::{ExecutorArguments, until_shutdown, wait_until_left};
 use super::supervision::{self, Supervision, SupervisionArguments};
-use super::{check, doctor_client, print_warning, server};
+use super::{agent_client, check, doctor_client, print_warning, server};
 
 #[derive(Args)]
 pub(crate) struct AcpArguments {
     #[command(flatten)]
     supervision: SupervisionArguments,
+    /// Let the agent run what the settings of the directories start that it works in, without asking
+    /// anybody
+    #[arg(long)]
+    trust_project: bool,
     /// The agent that the editor would start, and its arguments
     #[arg(
         required = true,
@@ -38,6 +43,8 @@ pub(crate) fn run(arguments: &AcpArguments) -> anyhow::Result<ExitCode> {
     let name = name.to_string_lossy().into_owned();
     // Before a server is started for it, which would go on.
     doctor_client::find_program(&arguments.command[0])?;
+    let here = agent_client::workspace()?;
+    let project = agent_client::check_project(&arguments.command, &here, arguments.trust_project)?;
     let supervision = arguments.supervision.find(&name, None, None)?;
     // Standard output belongs to the editor.
     supervision.print_to_stderr();
@@ -45,7 +52,7 @@ pub(crate) fn run(arguments: &AcpArguments) -> anyhow::Result<ExitCode> {
         server::init_tracing_to_file("warn", log);
     }
     let runtime = super::runtime()?;
-    let ended = runtime.block_on(serve(supervision, arguments.command.clone()));
+    let ended = runtime.block_on(serve(supervision, arguments.command.clone(), project));
     // A thread may still wait for input, which nobody needs any more.
     runtime.shutdown_background();
     match ended? {
@@ -58,6 +65,7 @@ pub(crate) fn run(arguments: &AcpArguments) -> anyhow::Result<ExitCode> {
 async fn serve(
     supervision: Supervision,
     command: Vec<OsString>,
+    project: AgentProject,
 ) -> anyhow::Result<Option<ProxyEnd>> {
     let settings = &supervision.settings;
     let client = SupervisedClient {
@@ -90,6 +98,7 @@ async fn serve(
         requests,
         agent: Arc::new(agent),
         person: settings.person.clone(),
+        project,
     };
     let served = editor_agent.serve(tokio::io::stdin(), tokio::io::stdout());
     let served = until_shutdown(served).await?.transpose();

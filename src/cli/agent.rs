@@ -56,6 +56,9 @@ pub(crate) struct AgentArguments {
         allow_hyphen_values = true
     )]
     acp: Option<Vec<OsString>>,
+    /// With --acp: let the agent run what this directory's own settings start, without asking anybody
+    #[arg(long, requires = "acp")]
+    trust_project: bool,
     /// Exit when the script ends or the first prompt has been answered
     #[arg(long)]
     once: bool,
@@ -198,6 +201,7 @@ fn run_acp(
     };
     let client = AcpClient {
         command,
+        trust_project: arguments.trust_project,
         link_arguments: &arguments.link,
         executor: &arguments.executor,
         quiet: arguments.quiet,

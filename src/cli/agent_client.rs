@@ -14,7 +14,7 @@ use pvp_bridge::claude_control;
 use pvp_bridge::client_files::IdentityLock;
 use pvp_bridge::headless::{DriveEnd, DriveUntil, HeadlessClient, drive};
 use pvp_bridge::hooks::HookClient;
-use pvp_bridge::launch::{ProjectPlace, ProjectTrust};
+use pvp_bridge::launch::{AgentProject, ProjectPlace, ProjectTrust};
 use pvp_bridge::supervisor::{SupervisedClient, Supervisor, connect_options};
 use pvp_client::{ConnectOptions, Link, RecordCheck};
 use pvp_protocol::payload::Degree;
@@ -27,7 +27,7 @@ use super::agent_flags::{
 };
 use super::run::{client_of, client_version};
 use super::run_codex::{self, DrivenCodex};
-use super::{print_line, print_warning};
+use super::{one_line, print_line, print_warning};
 
 /// How long leaving the session may take once the client has ended.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -192,9 +192,27 @@ pub(super) fn without_links(mut command: Command) -> Command {
     command
 }
 
+/// Refuses to start an agent that speaks ACP where the directory would make it run something unasked.
+pub(super) fn check_project(
+    command: &[OsString],
+    workspace: &Path,
+    trusted: bool,
+) -> anyhow::Result<AgentProject> {
+    let trust = match trusted {
+        true => ProjectTrust::Trusted,
+        false => ProjectTrust::Untrusted,
+    };
+    let project = AgentProject::new(command, trust);
+    for warning in project.check(workspace)? {
+        print_warning(&one_line(&warning));
+    }
+    Ok(project)
+}
+
 /// An agent that speaks ACP, as the flags describe it.
 pub(super) struct AcpClient<'a> {
     pub(super) command: &'a [OsString],
+    pub(super) trust_project: bool,
     pub(super) link_arguments: &'a AgentLinkArguments,
     pub(super) executor: &'a ExecutorArguments,
     pub(super) quiet: bool,
@@ -204,6 +222,7 @@ impl AcpClient<'_> {
     /// Starts it, joins the session, and lets people prompt it.
     pub(super) async fn run(&self, link: Link, until: DriveUntil) -> anyhow::Result<()> {
         let workspace = self.executor.workspace()?;
+        check_project(self.command, &workspace, self.trust_project)?;
         let acp_agent = AcpAgent::start(self.command, &workspace).await?;
         let name = self
             .command

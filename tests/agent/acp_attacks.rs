@@ -7,8 +7,68 @@ use crate::acp::{found, start, start_in, text_of_responses};
 use crate::acp_editor::EditorStandIn;
 use crate::fixture::assert_contains;
 use crate::support::acp_agent::{AcpStandIn, CONVERSATION};
+use crate::support::cli::CliEnv;
+use crate::support::hook_client::install_program;
 use crate::support::session::{proposal_of, result_of, send_prompt, wait_for_response};
 use crate::{approve, next_gate, reject, start_session};
+
+#[tokio::test]
+async fn an_agent_is_not_started_where_the_repository_brings_what_it_runs() {
+    let (server, _ann) = start_session(json!({})).await;
+    let user = server.invite("helper", &["driver"], &["--kind", "agent"]);
+    let link = server.link(&user, Some("owl"));
+    for (name, file) in [
+        ("opencode", ".opencode/plugin/evil.js"),
+        (
+            "gemini-cli",
+            ".gemini/extensions/evil/gemini-extension.json",
+        ),
+        ("claude-agent-acp", ".claude/settings.json"),
+    ] {
+        let cli = CliEnv::new();
+        let file = cli.workdir().join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "{}").unwrap();
+        let ran = cli.home().join("ran");
+        let text = format!("#!/bin/sh\n: > '{}'\n", ran.display());
+        let program = install_program(&cli, name, &text);
+        let program = program.to_str().unwrap();
+        for arguments in [
+            &["acp", "--", program][..],
+            &["agent", "--acp", program],
+            &["agent", "--acp", "/bin/sh", program],
+        ] {
+            let variables = [("PVP_AGENT_LINK", link.as_str())];
+            let refused = cli.run_with_env(arguments, &variables).await;
+            let said = refused.expect_refused(arguments);
+            assert_contains(&said, &["without asking anybody", "--trust-project"]);
+            assert!(!ran.exists(), "{arguments:?}");
+        }
+        let trusted = ["agent", "--trust-project", "--acp", program];
+        let variables = [("PVP_AGENT_LINK", link.as_str())];
+        let said = cli.run_with_env(&trusted, &variables).await.err;
+        assert_contains(&said, &["runs or uses it without asking anybody"]);
+        assert!(ran.exists(), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn an_editor_opens_no_conversation_where_the_repository_brings_what_its_agent_runs() {
+    let mut it = EditorStandIn::start_named("opencode").await;
+    let project = it.agent.cli.home().join("project");
+    let plugins = project.join(".opencode/plugin");
+    std::fs::create_dir_all(&plugins).unwrap();
+    std::fs::write(plugins.join("evil.js"), "").unwrap();
+    let params = json!({ "cwd": project, "mcpServers": [] });
+    it.request(2, "session/new", params).await;
+    let refused = it.answer(2).await;
+    let why = refused["error"]["message"].as_str().unwrap();
+    assert_contains(why, &["`plugin`", "--trust-project"]);
+    // Elsewhere it works.
+    let params = json!({ "cwd": it.agent.cli.workdir(), "mcpServers": [] });
+    it.request(3, "session/new", params).await;
+    it.agent.expect("session/new").await;
+}
 
 fn option(id: &str, name: &str, kind: &str) -> Value {
     json!({ "optionId": id, "name": name, "kind": kind })

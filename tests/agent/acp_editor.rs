@@ -34,10 +34,18 @@ impl EditorStandIn {
     }
 
     pub(crate) async fn start_agent() -> Self {
+        Self::start_named("stand-in").await
+    }
+
+    /// Starts an agent whose program has this name.
+    pub(crate) async fn start_named(name: &str) -> Self {
         let (server, ann) = start_session(json!({})).await;
         let person = server.invite("eve", &["driver", "approver"], &[]);
         let cli = CliEnv::logged_in(&server.link(&person, Some("owl"))).await;
         let (program, listener) = install(&cli);
+        let renamed = program.with_file_name(name);
+        std::fs::rename(program, &renamed).unwrap();
+        let program = renamed;
         let user = server.invite("helper", &["driver"], &["--kind", "agent"]);
         let mut command = cli.command(&["acp", "--"]);
         command.arg(&program).stdin(Stdio::piped());

@@ -24,6 +24,7 @@ use super::process::{AcpProcess, AgentStreams};
 use super::recorder::Recorder;
 use super::wire::{AcpMessage, METHOD_NOT_FOUND, Outgoing, RpcError, read_messages};
 use crate::client_files::PersonAtClient;
+use crate::launch::AgentProject;
 use crate::supervisor::Supervisor;
 use opening::{OpenedConversation, OpeningConversation};
 use passed_on::{EDITOR_REQUESTS, PASSED_ON, add_capabilities, asks_for_approval, hide_terminals};
@@ -64,6 +65,8 @@ pub struct EditorAgent {
     pub agent: Arc<Agent>,
     /// The person at the editor, if they have a link here.
     pub person: Option<PersonAtClient>,
+    /// What the directories of its conversations may bring.
+    pub project: AgentProject,
 }
 
 impl EditorAgent {
@@ -86,6 +89,7 @@ impl EditorAgent {
             to_editor: Outgoing::start(output),
             agent: agent_streams,
             servers,
+            project: self.project,
             prefix: format!("pvp-{}-", super::random_word()),
             last_id: 0,
             turns: BTreeMap::new(),
@@ -116,6 +120,8 @@ struct EditorProxy {
     agent: AgentStreams,
     /// The MCP servers to add to those of the editor.
     servers: Vec<Value>,
+    /// What the directories of conversations may bring.
+    project: AgentProject,
     /// How the ids of our own requests begin.
     prefix: String,
     /// The number of the last request of our own.

@@ -51,6 +51,11 @@ impl EditorProxy {
             known: fields.get("sessionId").cloned().unwrap_or_default(),
             directory: fields.get("cwd").and_then(Value::as_str).map(PathBuf::from),
         };
+        if let Some(directory) = &opening.directory {
+            let real = directory.canonicalize();
+            let checked = self.project.check(real.as_ref().unwrap_or(directory));
+            checked.map_err(|error| RpcError::new(INVALID_PARAMS, error.to_string()))?;
+        }
         self.opening.insert(id.to_string(), opening);
         Ok(())
     }
