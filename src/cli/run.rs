@@ -75,6 +75,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
             answers: &arguments.answers,
             program,
             arguments: client_arguments,
+            trust,
         };
         return started.run(version);
     }

@@ -14,7 +14,7 @@ use pvp_bridge::codex::person::TerminalPerson;
 use pvp_bridge::codex::screen::ScreenListener;
 use pvp_bridge::codex::{AppServer, AppServerCommand, BridgeEnd, CLIENT, CodexBridge, rules};
 use pvp_bridge::headless::{ClientEvent, ClientInstruction, DriveUntil, HeadlessClient, drive};
-use pvp_bridge::launch::{CodexPlan, ExecPlan, ScreenPlan, plan_codex};
+use pvp_bridge::launch::{AgentProject, CodexPlan, ExecPlan, ProjectTrust, ScreenPlan, plan_codex};
 use pvp_bridge::supervisor::{SupervisedClient, Supervisor, connect_options};
 use pvp_client::{ConnectOptions, RecordCheck};
 use pvp_protocol::payload::{ClientOrigin, Degree, FinishReason};
@@ -46,6 +46,7 @@ pub(super) struct RunnableCodex<'a> {
     pub(super) answers: &'a AnswerArguments,
     pub(super) program: &'a OsStr,
     pub(super) arguments: &'a [OsString],
+    pub(super) trust: ProjectTrust,
 }
 
 impl RunnableCodex<'_> {
@@ -74,7 +75,9 @@ impl RunnableCodex<'_> {
             server::init_tracing_to_file("warn", log);
         }
         let runtime = super::runtime()?;
-        let code = runtime.block_on(supervise(&supervision, program, plan, answers));
+        let project = AgentProject::new(&[CLIENT.into()], self.trust);
+        let supervised = supervise(&supervision, program, project, plan, answers);
+        let code = runtime.block_on(supervised);
         runtime.shutdown_background();
         code
     }
@@ -83,6 +86,7 @@ impl RunnableCodex<'_> {
 async fn supervise(
     supervision: &Supervision,
     program: &OsStr,
+    project: AgentProject,
     plan: CodexPlan,
     answers: Option<ClientTerminalOptions>,
 ) -> anyhow::Result<ExitCode> {
@@ -91,6 +95,7 @@ async fn supervise(
         supervision,
         supervisor: supervisor.clone(),
         program,
+        project,
     };
     let code = match plan {
         CodexPlan::Screen(plan) => supervised.with_screen(plan, requests, answers).await,
@@ -149,6 +154,7 @@ struct Supervised<'a> {
     supervision: &'a Supervision,
     supervisor: Supervisor,
     program: &'a OsStr,
+    project: AgentProject,
 }
 
 impl Supervised<'_> {
@@ -218,6 +224,7 @@ impl Supervised<'_> {
         );
         let settings = ThreadSettings {
             web_search: plan.web_search,
+            project: self.project.clone(),
             ..ThreadSettings::default()
         };
         let mut bridge = tokio::spawn(bridge.run_with_screen(events, settings, screen, requests));
@@ -267,6 +274,7 @@ impl Supervised<'_> {
             model: plan.model,
             sandbox: plan.sandbox,
             web_search: plan.web_search,
+            project: self.project.clone(),
         };
         let version = self.supervision.settings.version.clone();
         let command = self.app_server(plan.settings);
@@ -375,6 +383,8 @@ impl DrivenCodex {
             model: self.plan.model,
             sandbox: self.plan.sandbox,
             web_search: self.plan.web_search,
+            // Its only conversation is in the workspace, which was looked at.
+            project: AgentProject::default(),
         };
         let version = client.version.clone();
         let started = start_headless(supervisor.clone(), version, &command, settings);

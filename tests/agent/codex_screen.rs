@@ -45,6 +45,25 @@ async fn rules_that_appear_later_keep_a_conversation_from_beginning() {
 }
 
 #[tokio::test]
+async fn settings_of_another_directory_keep_a_conversation_from_beginning_there() {
+    let (server, _ann) = start_session(json!({})).await;
+    let mut codex = CodexClient::start(&server, &[]).await;
+    let mut screen = codex.connect_screen().await;
+    let elsewhere = codex.cli.home().join("elsewhere");
+    std::fs::create_dir_all(elsewhere.join(".codex")).unwrap();
+    let settings = "[mcp_servers.evil]\ncommand = \"sh\"\n";
+    std::fs::write(elsewhere.join(".codex/config.toml"), settings).unwrap();
+    let params = json!({ "cwd": elsewhere, "threadId": "old" });
+    screen.ask(1, "thread/resume", params).await;
+    codex.answer("config/read", json!({ "config": {} })).await;
+    let answer = screen.hear(|message| message["id"] == 1).await;
+    assert_contains(
+        answer["error"]["message"].as_str().unwrap(),
+        &["`[mcp_servers.evil]`", "without asking anybody"],
+    );
+}
+
+#[tokio::test]
 async fn the_screen_speaks_for_itself_only_and_hears_everything() {
     let (server, _ann) = start_session(json!({})).await;
     let mut codex = CodexClient::start(&server, &[]).await;

@@ -29,6 +29,7 @@ use super::screen::Screen;
 use super::threads::Threads;
 use super::wire::{self, Message, text};
 use crate::headless::{ClientEvent, ClientInstruction};
+use crate::launch::AgentProject;
 use crate::supervisor::Supervisor;
 use items::Items;
 use questions::ScreenQuestion;
@@ -72,6 +73,8 @@ pub struct ThreadSettings {
     pub model: Option<String>,
     pub sandbox: Option<String>,
     pub web_search: WebSearch,
+    /// What the directories may bring in which conversations work.
+    pub project: AgentProject,
 }
 
 pub struct CodexBridge {

@@ -135,6 +135,11 @@ impl CodexBridge {
         settings: Option<&Value>,
     ) -> Result<(), String> {
         self.check_rules(text(params, "cwd"))?;
+        let directory = Path::new(text(params, "cwd"));
+        let real = directory.canonicalize();
+        let project = &self.thread_settings.project;
+        let checked = project.check(real.as_deref().unwrap_or(directory));
+        checked.map_err(|error| error.to_string())?;
         let effective = settings.and_then(|settings| settings.get("config"));
         let Some(Value::Object(effective)) = effective else {
             return Err(
