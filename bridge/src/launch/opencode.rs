@@ -69,6 +69,8 @@ pub(super) fn plan(
             Some(Value::Object(config).to_string().into()),
         ),
         ("OPENCODE_PURE".to_owned(), None),
+        // It stands above every configuration, and may take the denial away.
+        ("OPENCODE_PERMISSION".to_owned(), None),
     ];
     if place.trust == ProjectTrust::Untrusted {
         // Plugins, servers and formatters of a repository run unasked, and see calls after ours.
@@ -175,6 +177,8 @@ mod tests {
                 .environment
                 .contains(&("OPENCODE_PURE".to_owned(), None))
         );
+        let above = ("OPENCODE_PERMISSION".to_owned(), None);
+        assert!(planned.environment.contains(&above));
         for word in ["--pure", "attach", "--attach=http://h"] {
             assert!(matches!(
                 plan(&[word.into()], &hook, place, None, &waiting()),
