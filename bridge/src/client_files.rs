@@ -30,6 +30,7 @@ const STOP: &str = "stop";
 const TURN: &str = "turn";
 const CALLS: &str = "calls";
 const PROMPTS: &str = "prompts";
+const PASSED_ON: &str = "passed-on";
 
 /// Who a client is, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,6 +176,7 @@ impl ClientFiles {
         self.clear_stop();
         self.end_turn();
         self.take_prompts();
+        let _ = std::fs::remove_file(self.directory.join(PASSED_ON));
         self.write(&self.directory.join(SETTINGS), settings)
     }
 
@@ -290,6 +292,19 @@ impl ClientFiles {
             std::fs::remove_file(path).ok().and(prompt)
         });
         taken.collect()
+    }
+
+    /// Notes what the agent is told of what people said elsewhere.
+    pub fn note_passed_on(&self, text: &str) -> io::Result<()> {
+        self.write(&self.directory.join(PASSED_ON), &text)
+    }
+
+    /// Whether this is what the agent was told so, of which some clients say then that it was typed.
+    pub fn take_passed_on(&self, text: &str) -> bool {
+        let path = self.directory.join(PASSED_ON);
+        let passed_on = read::<String>(&path);
+        let is_same = passed_on.is_ok_and(|passed_on| passed_on.trim() == text.trim());
+        is_same && std::fs::remove_file(path).is_ok()
     }
 
     fn call_path(&self, id: &MessageId) -> PathBuf {

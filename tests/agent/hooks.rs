@@ -528,11 +528,27 @@ async fn prompts_are_recorded_as_those_of_the_person_at_the_terminal() {
     assert_eq!(prompt["payload"]["content"], "fix it");
     assert_eq!(prompt["payload"]["target_agent"], client.participant);
     assert_eq!(prompt["payload"]["origin"]["client"], "claude");
+    // Some clients say of what others said that it was typed.
+    send_prompt(&mut ann, &client.participant, "and the docs").await;
+    let prompts = client.cli.state().join("bridges");
+    wait_until("the prompt is kept", || {
+        let files = walk(&prompts);
+        files.iter().any(|path| path.contains("/prompts/"))
+    })
+    .await;
+    let stop = json!({ "stop_hook_active": false });
+    let answer = answer_of(client.start_hook("Stop", stop).await).await;
+    let passed_on = json!({ "prompt": answer["reason"] });
+    answer_of(client.start_hook("UserPromptSubmit", passed_on).await).await;
     // What the client prompts itself with is nobody's.
     let own = json!({ "prompt": "<task-notification>done</task-notification>" });
     answer_of(client.start_hook("UserPromptSubmit", own).await).await;
     ann.sync().await;
-    assert_eq!(found(&ann, "prompt.submit").len(), 1);
+    let senders: Vec<_> = found(&ann, "prompt.submit")
+        .iter()
+        .map(|prompt| prompt["sender"].clone())
+        .collect();
+    assert_eq!(senders, [json!(dee.participant), json!(ann.participant)]);
 }
 
 #[tokio::test]

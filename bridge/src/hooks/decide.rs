@@ -197,6 +197,7 @@ impl HookDesk {
 
     /// Tells the session what a person typed into the client, in that person's name.
     pub(super) fn prompted(&self, conversation: &str, text: Option<String>) -> HookAnswer {
+        let text = text.filter(|text| !self.files.take_passed_on(text));
         // What the client prompts itself with lifts no interrupt.
         if text.is_some() {
             self.files.clear_stop();
@@ -247,9 +248,11 @@ impl HookDesk {
             format!("{} says: {}", prompt.by, prompt.text)
         };
         let texts: Vec<_> = prompts.iter().map(said).collect();
-        HookAnswer::Continue {
-            text: texts.join("\n\n"),
+        let text = texts.join("\n\n");
+        if let Err(error) = self.files.note_passed_on(&text) {
+            tracing::warn!(%error, "what people said may be recorded as typed here, too");
         }
+        HookAnswer::Continue { text }
     }
 
     /// Closes what the client left open: it ran, but nobody knows how it ended.
