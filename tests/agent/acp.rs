@@ -242,9 +242,14 @@ async fn a_write_that_was_asked_about_is_carried_out_without_a_second_question()
     reject(&mut it.ann, &gate, "no").await;
     assert!(it.agent.answer(2).await["error"].is_object());
     let write = json!({ "path": path, "content": "new\n" });
-    it.agent.request(3, "fs/write_text_file", write).await;
+    it.agent
+        .request(3, "fs/write_text_file", write.clone())
+        .await;
     assert_eq!(it.agent.answer(3).await["result"], json!({}));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
+    // Some agents write it by themselves as well.
+    it.agent.request(4, "fs/write_text_file", write).await;
+    assert_eq!(it.agent.answer(4).await["result"], json!({}));
 }
 
 #[tokio::test]

@@ -474,7 +474,9 @@ async fn is_carried_out(
         return false;
     };
     let written = tokio::task::spawn_blocking(move || {
-        changes.iter().any(|change| {
+        // The agent may write it by itself in the same moment; then it is there at the second look.
+        let mut twice = changes.iter().chain(&changes);
+        twice.any(|change| {
             files
                 .carry_out(
                     &change.tool_name,
