@@ -335,6 +335,30 @@ async fn releasing_a_terminal_stops_its_command() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_stopped_is_no_success_although_the_agent_calls_it_completed() {
+    let mut it = start().await;
+    it.agent.ask(1, "call-1", "make").await;
+    let (gate, _) = next_gate(&mut it.ann).await;
+    approve(&mut it.ann, &gate).await;
+    assert_eq!(it.agent.choice(1).await, "this-one");
+    let interrupt = json!({ "target": it.agent.participant, "urgency": "stop", "message": "wait" });
+    it.ann.send_and_ack("interrupt.raise", interrupt).await;
+    it.agent.expect("session/cancel").await;
+    it.agent
+        .update(json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": "call-1", "status": "completed",
+            "rawOutput": { "output": "User aborted the command", "metadata": { "exit": null } },
+        }))
+        .await;
+    let cancelled = json!({ "stopReason": "cancelled" });
+    it.agent.respond(&it.prompt, cancelled).await;
+    let proposal = proposal_of(&it.ann, &gate);
+    let result = result_of(&mut it.ann, &proposal).await;
+    assert_eq!(result["success"], false, "{result}");
+    assert_contains(result["error"].as_str().unwrap(), &["cancelled"]);
+}
+
+#[tokio::test]
 async fn an_interrupt_cancels_the_turn_and_what_was_asked() {
     let mut it = start().await;
     it.agent.ask(1, "call-1", "make").await;
