@@ -235,8 +235,11 @@ impl AcpClient<'_> {
             identity: joined.identity,
         };
         let (agent, over) = (Arc::new(agent), joined.supervisor.stopped());
+        // When the last one of these is gone, it leaves, and reports nothing more.
+        let staying = agent.clone();
         let start = async |supervisor: &Supervisor| acp_agent.open(supervisor, agent).await;
         let ended = joined.run(start, until).await;
+        drop(staying);
         wait_until_left(over).await;
         ended
     }

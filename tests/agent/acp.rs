@@ -98,6 +98,39 @@ async fn an_approved_call_has_its_output_and_exit_code_in_the_record() {
 }
 
 #[tokio::test]
+async fn the_result_of_the_last_call_is_in_the_record_before_an_agent_leaves() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let user = server.invite("helper", &["driver"], &["--kind", "agent"]);
+    let cli = CliEnv::new();
+    let (program, listener) = install(&cli);
+    let mut command = cli.command(&["agent", "--once", "--acp"]);
+    command.arg(&program);
+    command.env("PVP_AGENT_LINK", server.link(&user, Some("owl")));
+    let run = CliProcess::spawn(&mut command);
+    let mut agent = AcpStandIn::accept(cli, run, listener, user.participant).await;
+    agent.introduce(json!({ "sessionId": CONVERSATION })).await;
+    send_prompt(&mut ann, &agent.participant, "go on").await;
+    let (prompt, _) = agent.prompted().await;
+    agent.ask(1, "call-1", "exit 3").await;
+    let (gate, _) = next_gate(&mut ann).await;
+    approve(&mut ann, &gate).await;
+    assert_eq!(agent.choice(1).await, "this-one");
+    let update = json!({
+        "sessionUpdate": "tool_call_update", "toolCallId": "call-1", "status": "completed",
+        "rawOutput": { "output": "failing\n", "metadata": { "exit": 3 } },
+    });
+    let params = json!({ "sessionId": CONVERSATION, "update": update });
+    let update = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
+    let ended = json!({ "stopReason": "end_turn" });
+    let ended = json!({ "jsonrpc": "2.0", "id": prompt["id"], "result": ended });
+    agent.say_text(&format!("{update}\n{ended}")).await;
+    let proposal = proposal_of(&ann, &gate);
+    let result = result_of(&mut ann, &proposal).await;
+    assert_eq!(result["result"]["exitCode"], 3, "{result}");
+    assert_eq!(agent.run.ended().await.code, Some(0));
+}
+
+#[tokio::test]
 async fn the_reason_of_a_rejection_is_told_before_people_get_the_turn_back() {
     let mut it = start().await;
     it.agent.ask(1, "call-1", "rm -r src").await;

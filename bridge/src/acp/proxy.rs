@@ -80,6 +80,9 @@ impl EditorAgent {
         let own_tools = OwnTools::listen(&self.agent, self.supervisor.client());
         let servers = own_tools.servers();
         let outgoing = agent_streams.outgoing.clone();
+        let supervisor = self.supervisor.clone();
+        // When the last one of these is gone, it leaves, and reports nothing more.
+        let staying = self.agent.clone();
         let proxy = EditorProxy {
             recorder: Recorder::start(&self.supervisor, self.person),
             desk: Desk::new(self.supervisor, self.agent, outgoing, own_tools),
@@ -101,6 +104,8 @@ impl EditorAgent {
         let end = proxy.run(editor, self.requests).await;
         reading.abort();
         process.end().await;
+        supervisor.settle().await;
+        drop(staying);
         Ok(end)
     }
 }
