@@ -306,7 +306,18 @@ async fn a_delegated_read_returns_the_file() {
     it.agent
         .request(3, "fs/read_text_file", json!({ "path": "/etc/passwd" }))
         .await;
-    assert!(it.agent.answer(3).await["error"].is_object());
+    assert_eq!(it.agent.answer(3).await["error"]["code"], -32603);
+    // An agent that is about to make a file looks whether it is there.
+    let missing = it.agent.cli.workdir().join("b.txt");
+    it.agent
+        .request(4, "fs/read_text_file", json!({ "path": missing }))
+        .await;
+    let error = it.agent.answer(4).await["error"].clone();
+    assert_eq!(error["code"], -32002);
+    assert_contains(
+        error["message"].as_str().unwrap(),
+        &["Resource not found", "b.txt"],
+    );
 }
 
 #[tokio::test]
