@@ -33,7 +33,7 @@ pub enum LaunchError {
     )]
     ManagedSwitchesOff(SettingsProblem),
     #[error(
-        "{0}, which the client would run or use without asking anybody; take it out, or pass `pvp run --trust-project` if you trust it"
+        "{0}, which the client would run or use without asking anybody; take it out, or pass --trust-project to `pvp run`, `pvp acp` or `pvp agent --acp` if you trust it"
     )]
     ProjectRuns(SettingsProblem),
     #[error(
@@ -52,12 +52,14 @@ pub enum LaunchError {
     NotTaken { flag: String, instead: &'static str },
 }
 
+/// Variables that are set, or removed.
+pub type Environment = Vec<(String, Option<OsString>)>;
+
 /// What a client is started with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LaunchPlan {
     pub arguments: Vec<OsString>,
-    /// Variables that are set, or removed.
-    pub environment: Vec<(String, Option<OsString>)>,
+    pub environment: Environment,
     /// Whether the client is offered the tools of an agent in place of its own.
     pub offers_tools: bool,
 }
@@ -106,6 +108,16 @@ pub struct WaitingText(pub String);
 pub enum ProjectTrust {
     Untrusted,
     Trusted,
+}
+
+impl ProjectTrust {
+    /// As a person says it with the flag `--trust-project`.
+    pub fn of_flag(trusts: bool) -> Self {
+        match trusts {
+            true => Self::Trusted,
+            false => Self::Untrusted,
+        }
+    }
 }
 
 /// Where a client works, and whether what it finds there is trusted.
@@ -164,6 +176,26 @@ pub fn plan_hooks(
         HookClient::Codex => Err(LaunchError::NotSupervised {
             command: client.name().to_owned(),
         }),
+    }
+}
+
+/// Plans how a client is started that is spoken to over ACP. Its arguments are a person's.
+pub fn plan_acp(client: HookClient, place: ProjectPlace<'_>) -> Result<Environment, LaunchError> {
+    match client {
+        HookClient::OpenCode => {
+            let given = |name| std::env::var(name).ok();
+            let config = given("OPENCODE_CONFIG_CONTENT");
+            let rules = given("OPENCODE_PERMISSION");
+            let given = opencode::GivenVariables {
+                config: config.as_deref(),
+                rules: rules.as_deref(),
+            };
+            opencode::plan_acp(place, given)
+        }
+        // They ask by themselves.
+        HookClient::Claude | HookClient::Codex | HookClient::Gemini | HookClient::Copilot => {
+            Ok(Environment::new())
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 use pvp_agent::agent::{Agent, InterruptAnswers};
-use pvp_bridge::acp::{EditorAgent, ProxyEnd};
+use pvp_bridge::acp::{AcpCommand, EditorAgent, ProxyEnd};
+use pvp_bridge::launch::ProjectTrust;
 use pvp_bridge::supervisor::{SupervisedClient, Supervisor, connect_options};
 use pvp_client::{ConnectOptions, RecordCheck};
 use pvp_protocol::ParticipantKind;
@@ -16,12 +17,15 @@ use pvp_protocol::payload::Degree;
 
 use super::agent_flags::{ExecutorArguments, until_shutdown, wait_until_left};
 use super::supervision::{self, Supervision, SupervisionArguments};
-use super::{check, doctor_client, print_warning, server};
+use super::{agent_client, check, doctor_client, print_warning, server};
 
 #[derive(Args)]
 pub(crate) struct AcpArguments {
     #[command(flatten)]
     supervision: SupervisionArguments,
+    /// Let a known agent run what this directory's own settings start, without asking anybody
+    #[arg(long)]
+    trust_project: bool,
     /// The agent that the editor would start, and its arguments
     #[arg(
         required = true,
@@ -38,6 +42,9 @@ pub(crate) fn run(arguments: &AcpArguments) -> anyhow::Result<ExitCode> {
     let name = name.to_string_lossy().into_owned();
     // Before a server is started for it, which would go on.
     doctor_client::find_program(&arguments.command[0])?;
+    let workspace = agent_client::workspace()?;
+    let trust = ProjectTrust::of_flag(arguments.trust_project);
+    let command = agent_client::acp_command(&arguments.command, &workspace, trust)?;
     let supervision = arguments.supervision.find(&name, None, None)?;
     // Standard output belongs to the editor.
     supervision.print_to_stderr();
@@ -45,7 +52,7 @@ pub(crate) fn run(arguments: &AcpArguments) -> anyhow::Result<ExitCode> {
         server::init_tracing_to_file("warn", log);
     }
     let runtime = super::runtime()?;
-    let ended = runtime.block_on(serve(supervision, arguments.command.clone()));
+    let ended = runtime.block_on(serve(supervision, command));
     // A thread may still wait for input, which nobody needs any more.
     runtime.shutdown_background();
     match ended? {
@@ -55,10 +62,7 @@ pub(crate) fn run(arguments: &AcpArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn serve(
-    supervision: Supervision,
-    command: Vec<OsString>,
-) -> anyhow::Result<Option<ProxyEnd>> {
+async fn serve(supervision: Supervision, command: AcpCommand) -> anyhow::Result<Option<ProxyEnd>> {
     let settings = &supervision.settings;
     let client = SupervisedClient {
         name: settings.client.clone(),

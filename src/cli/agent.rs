@@ -12,6 +12,7 @@ use pvp_agent::brain::provider::{Dialect, Provider, ThinkingMode};
 use pvp_agent::brain::{self, Brain, ScriptedBrain};
 use pvp_agent::turn_loop::{AgentEvent, AgentOptions, ExitWhen, run_turn_loop};
 use pvp_bridge::headless::DriveUntil;
+use pvp_bridge::launch::ProjectTrust;
 use pvp_client::Link;
 
 use super::agent_client::{AcpClient, KnownClient};
@@ -56,6 +57,10 @@ pub(crate) struct AgentArguments {
         allow_hyphen_values = true
     )]
     acp: Option<Vec<OsString>>,
+    /// With --acp: let a known agent run what this directory's own settings start, without asking
+    /// anybody
+    #[arg(long, requires = "acp")]
+    trust_project: bool,
     /// Exit when the script ends or the first prompt has been answered
     #[arg(long)]
     once: bool,
@@ -198,6 +203,7 @@ fn run_acp(
     };
     let client = AcpClient {
         command,
+        trust: ProjectTrust::of_flag(arguments.trust_project),
         link_arguments: &arguments.link,
         executor: &arguments.executor,
         quiet: arguments.quiet,

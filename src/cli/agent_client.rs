@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use pvp_agent::agent::InterruptAnswers;
 use pvp_agent::proposer::PersonRequest;
-use pvp_bridge::acp::AcpAgent;
+use pvp_bridge::acp::{AcpAgent, AcpCommand};
 use pvp_bridge::claude_control;
 use pvp_bridge::client_files::IdentityLock;
 use pvp_bridge::headless::{DriveEnd, DriveUntil, HeadlessClient, drive};
@@ -27,7 +27,7 @@ use super::agent_flags::{
 };
 use super::run::{client_of, client_version};
 use super::run_codex::{self, DrivenCodex};
-use super::{print_line, print_warning};
+use super::{one_line, print_line, print_warning};
 
 /// How long leaving the session may take once the client has ended.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -139,7 +139,9 @@ pub(super) fn run(
         workspace: &workspace,
         trust: ProjectTrust::Untrusted,
     };
-    place.check(known)?;
+    for warning in place.check(known)? {
+        print_warning(&one_line(&warning));
+    }
     let client = SupervisedClient {
         name: known.name().to_owned(),
         version: client_version(program)?,
@@ -192,9 +194,24 @@ pub(super) fn without_links(mut command: Command) -> Command {
     command
 }
 
+/// How an agent that speaks ACP is started. Says what the person should know.
+pub(super) fn acp_command(
+    words: &[OsString],
+    workspace: &Path,
+    trust: ProjectTrust,
+) -> anyhow::Result<AcpCommand> {
+    let place = ProjectPlace { workspace, trust };
+    let (command, warnings) = AcpCommand::plan(words.to_vec(), place)?;
+    for warning in warnings {
+        print_warning(&one_line(&warning));
+    }
+    Ok(command)
+}
+
 /// An agent that speaks ACP, as the flags describe it.
 pub(super) struct AcpClient<'a> {
     pub(super) command: &'a [OsString],
+    pub(super) trust: ProjectTrust,
     pub(super) link_arguments: &'a AgentLinkArguments,
     pub(super) executor: &'a ExecutorArguments,
     pub(super) quiet: bool,
@@ -204,7 +221,8 @@ impl AcpClient<'_> {
     /// Starts it, joins the session, and lets people prompt it.
     pub(super) async fn run(&self, link: Link, until: DriveUntil) -> anyhow::Result<()> {
         let workspace = self.executor.workspace()?;
-        let acp_agent = AcpAgent::start(self.command, &workspace).await?;
+        let command = acp_command(self.command, &workspace, self.trust)?;
+        let acp_agent = AcpAgent::start(&command, &workspace).await?;
         let name = self
             .command
             .first()

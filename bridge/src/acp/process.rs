@@ -1,23 +1,65 @@
 //! An agent program that speaks ACP on its standard input and output.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
 use tokio::io::BufReader;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::wire::{AcpMessage, Outgoing, read_messages};
+use crate::hooks::HookClient;
+use crate::launch::{Environment, LaunchError, ProjectPlace, plan_acp};
 
 /// Messages of an agent that may wait to be read; it writes no more while they do.
 const MAX_UNREAD: usize = 64;
 
 /// How long an agent may take to end once its standard input is closed.
 const END_GRACE: Duration = Duration::from_secs(2);
+
+/// How an agent is started.
+#[derive(Debug, Clone)]
+pub struct AcpCommand {
+    /// Its program and arguments.
+    words: Vec<OsString>,
+    environment: Environment,
+    /// Which one it is, if it is one that is known.
+    known: Option<HookClient>,
+}
+
+impl AcpCommand {
+    /// Plans how an agent is started; returns what the person should know too. Of agents that are
+    /// known, what would let them act without asking is taken away, or they are refused.
+    pub fn plan(
+        words: Vec<OsString>,
+        place: ProjectPlace<'_>,
+    ) -> Result<(Self, Vec<String>), LaunchError> {
+        let name = words.first().map(Path::new).and_then(Path::file_name);
+        let known = name.and_then(OsStr::to_str).and_then(HookClient::from_name);
+        let (environment, warnings) = match known {
+            Some(known) => (plan_acp(known, place)?, place.check(known)?),
+            None => Default::default(),
+        };
+        let command = Self {
+            words,
+            environment,
+            known,
+        };
+        Ok((command, warnings))
+    }
+
+    /// What this program does for the agent.
+    pub(super) fn capabilities(&self) -> Value {
+        // Gemini takes the answer that a file is missing for a failure, and could make none.
+        let reads = self.known != Some(HookClient::Gemini);
+        json!({ "fs": { "readTextFile": reads, "writeTextFile": true }, "terminal": true })
+    }
+}
 
 /// A running agent; it and what it runs are killed when this is dropped.
 pub(super) struct AcpProcess {
@@ -33,11 +75,20 @@ pub(super) struct AgentStreams {
 
 impl AcpProcess {
     pub(super) fn start(
-        command: &[OsString],
+        command: &AcpCommand,
         workspace: &Path,
     ) -> anyhow::Result<(Self, AgentStreams)> {
-        let (program, arguments) = command.split_first().context("name the agent's program")?;
+        let (program, arguments) = command
+            .words
+            .split_first()
+            .context("name the agent's program")?;
         let mut process = Command::new(program);
+        for (name, value) in &command.environment {
+            match value {
+                Some(value) => process.env(name, value),
+                None => process.env_remove(name),
+            };
+        }
         process
             .args(arguments)
             .current_dir(workspace)

@@ -6,7 +6,6 @@ mod passed_on;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use tokio::time::Instant;
 
 use super::desk::{Desk, DeskEvent};
 use super::own_tools::OwnTools;
-use super::process::{AcpProcess, AgentStreams};
+use super::process::{AcpCommand, AcpProcess, AgentStreams};
 use super::recorder::Recorder;
 use super::wire::{AcpMessage, METHOD_NOT_FOUND, Outgoing, RpcError, read_messages};
 use crate::client_files::PersonAtClient;
@@ -54,8 +53,8 @@ pub enum ProxyEnd {
 
 /// An agent that an editor starts through this program.
 pub struct EditorAgent {
-    /// The agent's command.
-    pub command: Vec<OsString>,
+    /// How the agent is started.
+    pub command: AcpCommand,
     /// Where its calls are decided.
     pub supervisor: Supervisor,
     /// What people ask of it.
@@ -89,6 +88,7 @@ impl EditorAgent {
             to_editor: Outgoing::start(output),
             agent: agent_streams,
             servers,
+            capabilities: self.command.capabilities(),
             prefix: format!("pvp-{}-", super::random_word()),
             last_id: 0,
             turns: BTreeMap::new(),
@@ -121,6 +121,8 @@ struct EditorProxy {
     agent: AgentStreams,
     /// The MCP servers to add to those of the editor.
     servers: Vec<Value>,
+    /// What is done for the agent, whatever the editor can do.
+    capabilities: Value,
     /// How the ids of our own requests begin.
     prefix: String,
     /// The number of the last request of our own.
@@ -217,7 +219,7 @@ impl EditorProxy {
             return Err(RpcError::new(METHOD_NOT_FOUND, why));
         }
         match method {
-            "initialize" => add_capabilities(&mut params),
+            "initialize" => add_capabilities(&mut params, &self.capabilities),
             "session/new" | "session/load" | "session/resume" | "session/fork" => {
                 self.add_servers(id, &mut params)?;
             }
