@@ -100,11 +100,12 @@ bridge-clients:
 	@$(call npm_ci,tests/bridges/clients,to run the bridge tests with real clients)
 
 # Real clients with a scripted model; writes what passed to docs/bridges.md. CLIENTS="claude codex"
-# runs only these, SCENARIOS=approve,reject only those.
+# runs only these, on each of their routes, CLIENTS=qwen_acp only that route, and
+# SCENARIOS=approve,reject only those.
 test-bridges: tools bridge-clients
 	$(CARGO) test --workspace --test bridges --no-run
 	PVP_TEST_BRIDGES=1 $(if $(SCENARIOS),PVP_TEST_SCENARIOS=$(SCENARIOS)) RUST_BACKTRACE=0 \
-		timeout --kill-after=10 $(BRIDGES_SECONDS) $(CARGO) test --workspace --test bridges -- --test-threads=8 $(CLIENTS)
+		timeout --kill-after=10 $(BRIDGES_SECONDS) $(CARGO) test --workspace --test bridges -- --test-threads=16 $(CLIENTS)
 
 # Far more than it takes: a client that hangs must not hold up everything.
 BRIDGES_SECONDS ?= 900

@@ -31,6 +31,7 @@ mod terminals;
 mod wire;
 
 pub use client::AcpAgent;
+pub use process::AcpCommand;
 pub use proxy::{EditorAgent, ProxyEnd};
 
 /// Why nothing was allowed while the server cannot be reached.

@@ -28,6 +28,7 @@ const SETTINGS: &str = "client.json";
 const LOCK: &str = "lock";
 const STOP: &str = "stop";
 const TURN: &str = "turn";
+const LEAVING: &str = "leaving";
 const CALLS: &str = "calls";
 const PROMPTS: &str = "prompts";
 const PASSED_ON: &str = "passed-on";
@@ -174,6 +175,7 @@ impl ClientFiles {
             }
         }
         self.clear_stop();
+        self.stay();
         self.end_turn();
         self.take_prompts();
         let _ = std::fs::remove_file(self.directory.join(PASSED_ON));
@@ -258,6 +260,28 @@ impl ClientFiles {
 
     pub fn clear_stop(&self) {
         let _ = std::fs::remove_file(self.directory.join(STOP));
+    }
+
+    /// Notes that the client is about to leave, and that one call waits for its return. False if
+    /// another call does already: the client comes back only to one.
+    pub fn leave(&self) -> io::Result<bool> {
+        let mut options = OpenOptions::new();
+        options.create_new(true).write(true).mode(0o600);
+        match options.open(self.directory.join(LEAVING)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes that the client does not leave.
+    pub fn stay(&self) {
+        let _ = std::fs::remove_file(self.directory.join(LEAVING));
+    }
+
+    /// Whether the client is about to leave.
+    pub fn is_leaving(&self) -> bool {
+        self.directory.join(LEAVING).exists()
     }
 
     /// Notes that the agent works on a prompt.

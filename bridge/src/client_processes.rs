@@ -11,6 +11,8 @@ struct ProcessInfo {
     parent: i32,
     /// When it started, in ticks since the machine did.
     started: u64,
+    /// Whether nobody has asked yet how it ended.
+    has_ended: bool,
 }
 
 /// What a client had started at some moment. What it starts later is what its calls run.
@@ -86,9 +88,10 @@ impl ProcessName {
         })
     }
 
+    /// Whether it runs. One that has ended stays in the table until somebody asks how it ended.
     pub fn is_alive(self) -> bool {
         let info = read_info(Path::new(&format!("/proc/{}", self.pid)));
-        info.is_some_and(|info| info.started == self.started)
+        info.is_some_and(|info| info.started == self.started && !info.has_ended)
     }
 
     /// The words that it was started with.
@@ -134,9 +137,14 @@ fn read_info(directory: &Path) -> Option<ProcessInfo> {
     // The name of the program is in parentheses and may contain anything.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
-    let parent = fields.nth(1)?.parse().ok()?;
+    let has_ended = matches!(fields.next()?, "Z" | "X" | "x");
+    let parent = fields.next()?.parse().ok()?;
     let started = fields.nth(17)?.parse().ok()?;
-    Some(ProcessInfo { parent, started })
+    Some(ProcessInfo {
+        parent,
+        started,
+        has_ended,
+    })
 }
 
 fn program_of(pid: i32) -> Option<PathBuf> {
@@ -147,6 +155,22 @@ fn program_of(pid: i32) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_that_has_ended_is_not_alive_although_nobody_asked_how() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let started = process_table()[&pid].started;
+        let name = ProcessName { pid, started };
+        assert!(name.is_alive());
+        child.kill().unwrap();
+        // Killing is done when it is done.
+        while name.is_alive() {
+            std::thread::yield_now();
+        }
+        assert!(process_table().contains_key(&pid));
+        child.wait().unwrap();
+    }
 
     #[test]
     fn only_what_started_later_is_stopped() {

@@ -52,12 +52,14 @@ pub enum LaunchError {
     NotTaken { flag: String, instead: &'static str },
 }
 
+/// Variables that are set, or removed.
+pub type Environment = Vec<(String, Option<OsString>)>;
+
 /// What a client is started with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LaunchPlan {
     pub arguments: Vec<OsString>,
-    /// Variables that are set, or removed.
-    pub environment: Vec<(String, Option<OsString>)>,
+    pub environment: Environment,
     /// Whether the client is offered the tools of an agent in place of its own.
     pub offers_tools: bool,
 }
@@ -107,6 +109,16 @@ pub enum ProjectTrust {
     #[default]
     Untrusted,
     Trusted,
+}
+
+impl ProjectTrust {
+    /// As a person says it with the flag `--trust-project`.
+    pub fn of_flag(trusts: bool) -> Self {
+        match trusts {
+            true => Self::Trusted,
+            false => Self::Untrusted,
+        }
+    }
 }
 
 /// Where a client works, and whether what it finds there is trusted.
@@ -171,6 +183,11 @@ impl AgentProject {
         Self { clients, trust }
     }
 
+    /// Whether the agent is this client, or made of it.
+    pub(crate) fn is_of(&self, client: HookClient) -> bool {
+        self.clients.contains(&client)
+    }
+
     /// Refuses a directory whose own settings make the agent run or use something without asking
     /// anybody; returns what the person should know.
     pub fn check(&self, directory: &Path) -> Result<Vec<String>, LaunchError> {
@@ -216,6 +233,25 @@ pub fn plan_hooks(
             command: client.name().to_owned(),
         }),
     }
+}
+
+/// Plans how an agent is started that is spoken to over ACP. Its arguments are a person's.
+pub(crate) fn plan_acp(
+    project: &AgentProject,
+    place: ProjectPlace<'_>,
+) -> Result<Environment, LaunchError> {
+    if !project.is_of(HookClient::OpenCode) {
+        // The others ask by themselves.
+        return Ok(Environment::new());
+    }
+    let given = |name| std::env::var(name).ok();
+    let config = given("OPENCODE_CONFIG_CONTENT");
+    let rules = given("OPENCODE_PERMISSION");
+    let given = opencode::GivenVariables {
+        config: config.as_deref(),
+        rules: rules.as_deref(),
+    };
+    opencode::plan_acp(place, given)
 }
 
 /// Plans how a client is started with a home directory of its own, to try what it does.

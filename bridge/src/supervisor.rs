@@ -9,6 +9,7 @@ pub(crate) mod agent_inputs;
 mod allowed_call;
 mod denial;
 mod pending_call;
+mod unreported;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use tokio::sync::mpsc;
 pub use allowed_call::{AllowedCall, CallReport};
 pub use denial::{Denial, DenialKind};
 pub use pending_call::{CallDecision, PendingCall};
+
+use unreported::UnreportedCalls;
 
 use crate::leases::LeaseRenewal;
 use crate::reach::{self, CallReach};
@@ -78,6 +81,7 @@ pub struct Supervisor {
     client: Arc<SupervisedClient>,
     proposer: Proposer,
     leases: LeaseRenewal,
+    unreported: UnreportedCalls,
 }
 
 impl Supervisor {
@@ -107,6 +111,7 @@ impl Supervisor {
         Self {
             client: Arc::new(client),
             leases: LeaseRenewal::keep(proposer.clone()),
+            unreported: UnreportedCalls::default(),
             proposer,
         }
     }
@@ -198,8 +203,17 @@ impl Supervisor {
         acknowledge(&self.proposer, interrupt, action).await;
     }
 
+    /// Waits until the session has been told how the calls ended that are over, as long as that takes
+    /// no longer than it should.
+    pub async fn settle(&self) {
+        if !self.unreported.settle().await {
+            tracing::warn!("a result is not in the record");
+        }
+    }
+
     /// Leaves the session, which withdraws what waits and closes what runs as unknown.
     pub async fn leave(self, why: &str) -> Result<(), ProposeError> {
+        self.settle().await;
         self.proposer.leave(why).await
     }
 }

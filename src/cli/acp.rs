@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 use pvp_agent::agent::{Agent, InterruptAnswers};
-use pvp_bridge::acp::{EditorAgent, ProxyEnd};
-use pvp_bridge::launch::AgentProject;
+use pvp_bridge::acp::{AcpCommand, EditorAgent, ProxyEnd};
+use pvp_bridge::launch::ProjectTrust;
 use pvp_bridge::supervisor::{SupervisedClient, Supervisor, connect_options};
 use pvp_client::{ConnectOptions, RecordCheck};
 use pvp_protocol::ParticipantKind;
@@ -43,8 +43,9 @@ pub(crate) fn run(arguments: &AcpArguments) -> anyhow::Result<ExitCode> {
     let name = name.to_string_lossy().into_owned();
     // Before a server is started for it, which would go on.
     doctor_client::find_program(&arguments.command[0])?;
-    let here = agent_client::workspace()?;
-    let project = agent_client::check_project(&arguments.command, &here, arguments.trust_project)?;
+    let workspace = agent_client::workspace()?;
+    let trust = ProjectTrust::of_flag(arguments.trust_project);
+    let command = agent_client::acp_command(&arguments.command, &workspace, trust)?;
     let supervision = arguments.supervision.find(&name, None, None)?;
     // Standard output belongs to the editor.
     supervision.print_to_stderr();
@@ -52,7 +53,7 @@ pub(crate) fn run(arguments: &AcpArguments) -> anyhow::Result<ExitCode> {
         server::init_tracing_to_file("warn", log);
     }
     let runtime = super::runtime()?;
-    let ended = runtime.block_on(serve(supervision, arguments.command.clone(), project));
+    let ended = runtime.block_on(serve(supervision, command));
     // A thread may still wait for input, which nobody needs any more.
     runtime.shutdown_background();
     match ended? {
@@ -62,11 +63,7 @@ pub(crate) fn run(arguments: &AcpArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn serve(
-    supervision: Supervision,
-    command: Vec<OsString>,
-    project: AgentProject,
-) -> anyhow::Result<Option<ProxyEnd>> {
+async fn serve(supervision: Supervision, command: AcpCommand) -> anyhow::Result<Option<ProxyEnd>> {
     let settings = &supervision.settings;
     let client = SupervisedClient {
         name: settings.client.clone(),
@@ -98,7 +95,6 @@ async fn serve(
         requests,
         agent: Arc::new(agent),
         person: settings.person.clone(),
-        project,
     };
     let served = editor_agent.serve(tokio::io::stdin(), tokio::io::stdout());
     let served = until_shutdown(served).await?.transpose();

@@ -12,6 +12,7 @@ use pvp_agent::brain::provider::{Dialect, Provider, ThinkingMode};
 use pvp_agent::brain::{self, Brain, ScriptedBrain};
 use pvp_agent::turn_loop::{AgentEvent, AgentOptions, ExitWhen, run_turn_loop};
 use pvp_bridge::headless::DriveUntil;
+use pvp_bridge::launch::ProjectTrust;
 use pvp_client::Link;
 
 use super::agent_client::{AcpClient, KnownClient};
@@ -201,7 +202,7 @@ fn run_acp(
     };
     let client = AcpClient {
         command,
-        trust_project: arguments.trust_project,
+        trust: ProjectTrust::of_flag(arguments.trust_project),
         link_arguments: &arguments.link,
         executor: &arguments.executor,
         quiet: arguments.quiet,

@@ -9,12 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use pvp_agent::agent::InterruptAnswers;
 use pvp_agent::proposer::PersonRequest;
-use pvp_bridge::acp::AcpAgent;
+use pvp_bridge::acp::{AcpAgent, AcpCommand};
 use pvp_bridge::claude_control;
 use pvp_bridge::client_files::IdentityLock;
 use pvp_bridge::headless::{DriveEnd, DriveUntil, HeadlessClient, drive};
 use pvp_bridge::hooks::HookClient;
-use pvp_bridge::launch::{AgentProject, ProjectPlace, ProjectTrust};
+use pvp_bridge::launch::{ProjectPlace, ProjectTrust};
 use pvp_bridge::supervisor::{SupervisedClient, Supervisor, connect_options};
 use pvp_client::{ConnectOptions, Link, RecordCheck};
 use pvp_protocol::payload::Degree;
@@ -139,7 +139,9 @@ pub(super) fn run(
         workspace: &workspace,
         trust: ProjectTrust::Untrusted,
     };
-    place.check(known)?;
+    for warning in place.check(known)? {
+        print_warning(&one_line(&warning));
+    }
     let client = SupervisedClient {
         name: known.name().to_owned(),
         version: client_version(program)?,
@@ -192,27 +194,24 @@ pub(super) fn without_links(mut command: Command) -> Command {
     command
 }
 
-/// Refuses to start an agent that speaks ACP where the directory would make it run something unasked.
-pub(super) fn check_project(
-    command: &[OsString],
+/// How an agent that speaks ACP is started. Says what the person should know.
+pub(super) fn acp_command(
+    words: &[OsString],
     workspace: &Path,
-    trusted: bool,
-) -> anyhow::Result<AgentProject> {
-    let trust = match trusted {
-        true => ProjectTrust::Trusted,
-        false => ProjectTrust::Untrusted,
-    };
-    let project = AgentProject::new(command, trust);
-    for warning in project.check(workspace)? {
+    trust: ProjectTrust,
+) -> anyhow::Result<AcpCommand> {
+    let place = ProjectPlace { workspace, trust };
+    let (command, warnings) = AcpCommand::plan(words.to_vec(), place)?;
+    for warning in warnings {
         print_warning(&one_line(&warning));
     }
-    Ok(project)
+    Ok(command)
 }
 
 /// An agent that speaks ACP, as the flags describe it.
 pub(super) struct AcpClient<'a> {
     pub(super) command: &'a [OsString],
-    pub(super) trust_project: bool,
+    pub(super) trust: ProjectTrust,
     pub(super) link_arguments: &'a AgentLinkArguments,
     pub(super) executor: &'a ExecutorArguments,
     pub(super) quiet: bool,
@@ -222,8 +221,8 @@ impl AcpClient<'_> {
     /// Starts it, joins the session, and lets people prompt it.
     pub(super) async fn run(&self, link: Link, until: DriveUntil) -> anyhow::Result<()> {
         let workspace = self.executor.workspace()?;
-        check_project(self.command, &workspace, self.trust_project)?;
-        let acp_agent = AcpAgent::start(self.command, &workspace).await?;
+        let command = acp_command(self.command, &workspace, self.trust)?;
+        let acp_agent = AcpAgent::start(&command, &workspace).await?;
         let name = self
             .command
             .first()
@@ -254,8 +253,11 @@ impl AcpClient<'_> {
             identity: joined.identity,
         };
         let (agent, over) = (Arc::new(agent), joined.supervisor.stopped());
+        // When the last one of these is gone, it leaves, and reports nothing more.
+        let staying = agent.clone();
         let start = async |supervisor: &Supervisor| acp_agent.open(supervisor, agent).await;
         let ended = joined.run(start, until).await;
+        drop(staying);
         wait_until_left(over).await;
         ended
     }

@@ -57,10 +57,7 @@ pub(crate) struct RunArguments {
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     let (program, client_arguments) = arguments.client.split_first().context("name a client")?;
     let client = client_of(program)?;
-    let trust = match arguments.trust_project {
-        true => ProjectTrust::Trusted,
-        false => ProjectTrust::Untrusted,
-    };
+    let trust = ProjectTrust::of_flag(arguments.trust_project);
     if arguments.defer_after.is_some() {
         check_resumable(client, client_arguments)?;
     }

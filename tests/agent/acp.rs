@@ -98,6 +98,39 @@ async fn an_approved_call_has_its_output_and_exit_code_in_the_record() {
 }
 
 #[tokio::test]
+async fn the_result_of_the_last_call_is_in_the_record_before_an_agent_leaves() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let user = server.invite("helper", &["driver"], &["--kind", "agent"]);
+    let cli = CliEnv::new();
+    let (program, listener) = install(&cli);
+    let mut command = cli.command(&["agent", "--once", "--acp"]);
+    command.arg(&program);
+    command.env("PVP_AGENT_LINK", server.link(&user, Some("owl")));
+    let run = CliProcess::spawn(&mut command);
+    let mut agent = AcpStandIn::accept(cli, run, listener, user.participant).await;
+    agent.introduce(json!({ "sessionId": CONVERSATION })).await;
+    send_prompt(&mut ann, &agent.participant, "go on").await;
+    let (prompt, _) = agent.prompted().await;
+    agent.ask(1, "call-1", "exit 3").await;
+    let (gate, _) = next_gate(&mut ann).await;
+    approve(&mut ann, &gate).await;
+    assert_eq!(agent.choice(1).await, "this-one");
+    let update = json!({
+        "sessionUpdate": "tool_call_update", "toolCallId": "call-1", "status": "completed",
+        "rawOutput": { "output": "failing\n", "metadata": { "exit": 3 } },
+    });
+    let params = json!({ "sessionId": CONVERSATION, "update": update });
+    let update = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
+    let ended = json!({ "stopReason": "end_turn" });
+    let ended = json!({ "jsonrpc": "2.0", "id": prompt["id"], "result": ended });
+    agent.say_text(&format!("{update}\n{ended}")).await;
+    let proposal = proposal_of(&ann, &gate);
+    let result = result_of(&mut ann, &proposal).await;
+    assert_eq!(result["result"]["exitCode"], 3, "{result}");
+    assert_eq!(agent.run.ended().await.code, Some(0));
+}
+
+#[tokio::test]
 async fn the_reason_of_a_rejection_is_told_before_people_get_the_turn_back() {
     let mut it = start().await;
     it.agent.ask(1, "call-1", "rm -r src").await;
@@ -242,9 +275,14 @@ async fn a_write_that_was_asked_about_is_carried_out_without_a_second_question()
     reject(&mut it.ann, &gate, "no").await;
     assert!(it.agent.answer(2).await["error"].is_object());
     let write = json!({ "path": path, "content": "new\n" });
-    it.agent.request(3, "fs/write_text_file", write).await;
+    it.agent
+        .request(3, "fs/write_text_file", write.clone())
+        .await;
     assert_eq!(it.agent.answer(3).await["result"], json!({}));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
+    // Some agents write it by themselves as well.
+    it.agent.request(4, "fs/write_text_file", write).await;
+    assert_eq!(it.agent.answer(4).await["result"], json!({}));
 }
 
 #[tokio::test]
@@ -268,7 +306,18 @@ async fn a_delegated_read_returns_the_file() {
     it.agent
         .request(3, "fs/read_text_file", json!({ "path": "/etc/passwd" }))
         .await;
-    assert!(it.agent.answer(3).await["error"].is_object());
+    assert_eq!(it.agent.answer(3).await["error"]["code"], -32603);
+    // An agent that is about to make a file looks whether it is there.
+    let missing = it.agent.cli.workdir().join("b.txt");
+    it.agent
+        .request(4, "fs/read_text_file", json!({ "path": missing }))
+        .await;
+    let error = it.agent.answer(4).await["error"].clone();
+    assert_eq!(error["code"], -32002);
+    assert_contains(
+        error["message"].as_str().unwrap(),
+        &["Resource not found", "b.txt"],
+    );
 }
 
 #[tokio::test]
@@ -327,6 +376,30 @@ async fn releasing_a_terminal_stops_its_command() {
     it.agent.request(2, "terminal/release", terminal).await;
     let proposal = proposal_of(&it.ann, &gate);
     assert_eq!(result_of(&mut it.ann, &proposal).await["success"], false);
+}
+
+#[tokio::test]
+async fn a_call_that_was_stopped_is_no_success_although_the_agent_calls_it_completed() {
+    let mut it = start().await;
+    it.agent.ask(1, "call-1", "make").await;
+    let (gate, _) = next_gate(&mut it.ann).await;
+    approve(&mut it.ann, &gate).await;
+    assert_eq!(it.agent.choice(1).await, "this-one");
+    let interrupt = json!({ "target": it.agent.participant, "urgency": "stop", "message": "wait" });
+    it.ann.send_and_ack("interrupt.raise", interrupt).await;
+    it.agent.expect("session/cancel").await;
+    it.agent
+        .update(json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": "call-1", "status": "completed",
+            "rawOutput": { "output": "User aborted the command", "metadata": { "exit": null } },
+        }))
+        .await;
+    let cancelled = json!({ "stopReason": "cancelled" });
+    it.agent.respond(&it.prompt, cancelled).await;
+    let proposal = proposal_of(&it.ann, &gate);
+    let result = result_of(&mut it.ann, &proposal).await;
+    assert_eq!(result["success"], false, "{result}");
+    assert_contains(result["error"].as_str().unwrap(), &["cancelled"]);
 }
 
 #[tokio::test]

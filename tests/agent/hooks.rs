@@ -32,6 +32,13 @@ fn found<'a>(person: &'a TestClient, kind: &str) -> Vec<&'a Value> {
     received.filter(|message| message["type"] == kind).collect()
 }
 
+/// What the client prompts itself with: at the end of something in the background, and when it goes on
+/// with a call that it left.
+const OWN_PROMPTS: [&str; 2] = [
+    "<task-notification>done</task-notification>",
+    "Continue from where you left off.",
+];
+
 #[tokio::test]
 async fn an_approved_call_runs_and_its_result_is_the_clients_word() {
     let (_server, mut ann, client) = start().await;
@@ -452,8 +459,10 @@ async fn an_interrupt_stops_the_agent_and_what_waits() {
     let acknowledged = ann.wait_for("interrupt.acknowledge").await;
     assert_eq!(acknowledged["payload"]["action_taken"], "stopped");
     // What the client prompts itself with changes nothing about that.
-    let own = json!({ "prompt": "<task-notification>done</task-notification>" });
-    answer_of(client.start_hook("UserPromptSubmit", own).await).await;
+    for own in OWN_PROMPTS {
+        let own = json!({ "prompt": own });
+        answer_of(client.start_hook("UserPromptSubmit", own).await).await;
+    }
     // The next call is told to stop too, until a person says something new.
     let answer = answer_of(client.ask_bash("toolu_2", "touch y").await).await;
     assert_eq!(answer["continue"], false);
@@ -541,8 +550,10 @@ async fn prompts_are_recorded_as_those_of_the_person_at_the_terminal() {
     let passed_on = json!({ "prompt": answer["reason"] });
     answer_of(client.start_hook("UserPromptSubmit", passed_on).await).await;
     // What the client prompts itself with is nobody's.
-    let own = json!({ "prompt": "<task-notification>done</task-notification>" });
-    answer_of(client.start_hook("UserPromptSubmit", own).await).await;
+    for own in OWN_PROMPTS {
+        let own = json!({ "prompt": own });
+        answer_of(client.start_hook("UserPromptSubmit", own).await).await;
+    }
     ann.sync().await;
     let senders: Vec<_> = found(&ann, "prompt.submit")
         .iter()
@@ -617,6 +628,46 @@ async fn a_long_wait_survives_the_end_of_the_client() {
     assert_eq!(decision, "allow");
     let again = client.ask_bash("toolu_1", "touch x").await;
     assert_eq!(decision_of(again).await.0, "deny");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_comes_back_to_one_call_and_begins_no_other() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let user = server.invite("claude", &["driver"], &["--kind", "agent"]);
+    let link = server.link(&user, Some("owl"));
+    let flags = ["--defer-after", "1s"];
+    let client =
+        HookStandIn::start_as(CliEnv::new(), &link, user.participant.clone(), &flags).await;
+    let both = [
+        client.ask_bash("toolu_1", "touch x").await,
+        client.ask_bash("toolu_2", "touch y").await,
+    ];
+    let mut decisions = Vec::new();
+    for hook in both {
+        decisions.push(decision_of(hook).await);
+    }
+    decisions.sort_by(|(one, _), (other, _)| one.cmp(other));
+    assert_eq!([&*decisions[0].0, &*decisions[1].0], ["defer", "deny"]);
+    assert_contains(decisions[1].1.as_str().unwrap(), &["Ask for this again"]);
+    let denied = ann.wait_for("gate.resolve").await;
+    assert_eq!(denied["payload"]["outcome"], "cancelled");
+    // Nor is anybody asked about what it calls then.
+    let (decision, reason) = decision_of(client.ask_bash("toolu_3", "touch z").await).await;
+    assert_eq!(decision, "deny");
+    assert_contains(reason.as_str().unwrap(), &["Ask for this again"]);
+    ann.sync().await;
+    let asked = ann
+        .received
+        .iter()
+        .filter(|it| it["type"] == "gate.request");
+    assert_eq!(asked.count(), 2);
+    let HookStandIn { run, cli, .. } = client;
+    run.ended().await;
+    std::fs::remove_file(cli.home().join("bin/claude.args")).unwrap();
+    // When it has come back, it may call what it likes.
+    let client = HookStandIn::start_as(cli, &link, user.participant, &flags).await;
+    let _hook = client.ask_bash("toolu_3", "touch z").await;
+    ann.wait_for("gate.request").await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Gemini and Copilot under `pvp run`: what they are started with, and that it works.
+//! Clients other than Claude Code: what they are started with, and that it works.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -336,17 +336,48 @@ async fn what_a_repository_would_run_is_refused_before_anything_of_the_client_ru
         let ran = cli.home().join("ran");
         let script = format!("#!/bin/sh\ntouch '{}'\n", ran.display());
         std::fs::write(&program, script).unwrap();
-        let arguments = ["run", "--", program.to_str().unwrap()];
-        let refused = cli
-            .run_with_env(&arguments, &[("PVP_AGENT_LINK", &link)])
-            .await;
-        let said = refused.expect_refused(&arguments);
-        let directory = file.split('/').next().unwrap();
-        assert_contains(
-            &said,
-            &[directory, "without asking anybody", "--trust-project"],
+        for words in [["run", "--"], ["agent", "--acp"], ["acp", "--"]] {
+            let arguments = [words[0], words[1], program.to_str().unwrap()];
+            let refused = cli
+                .run_with_env(&arguments, &[("PVP_AGENT_LINK", &link)])
+                .await;
+            let said = refused.expect_refused(&arguments);
+            let directory = file.split('/').next().unwrap();
+            assert_contains(
+                &said,
+                &[directory, "without asking anybody", "--trust-project"],
+            );
+            assert!(!ran.exists(), "{words:?} {name} {file}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn over_acp_opencode_is_told_to_ask_and_not_to_use_the_settings_of_a_repository() {
+    let (server, _ann) = start_session(json!({})).await;
+    for words in [&["agent", "--acp"][..], &["acp", "--"]] {
+        let user = server.invite("other", &["driver"], &["--kind", "agent"]);
+        let cli = CliEnv::new();
+        let program = install(&cli, "opencode");
+        let mut command = cli.command(words);
+        command.arg(&program).stdin(Stdio::piped());
+        command.env("PVP_AGENT_LINK", server.link(&user, Some("owl")));
+        command.env(
+            "OPENCODE_PERMISSION",
+            r#"{"bash": {"rm *": "deny"}, "edit": "deny"}"#,
         );
-        assert!(!ran.exists(), "{name} {file}");
+        let _run = CliProcess::spawn(&mut command);
+        let arguments = program.with_extension("args");
+        wait_until("the agent runs", || arguments.exists()).await;
+        let environment = std::fs::read_to_string(program.with_extension("env")).unwrap();
+        assert_contains(
+            &environment,
+            &[
+                r#"OPENCODE_PERMISSION={"*":"ask","bash":"ask""#,
+                r#""edit":"deny""#,
+                "OPENCODE_DISABLE_PROJECT_CONFIG=1",
+            ],
+        );
     }
 }
 

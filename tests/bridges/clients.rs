@@ -5,6 +5,7 @@ mod codex;
 mod copilot;
 mod gemini;
 mod opencode;
+mod qwen;
 
 use std::path::{Path, PathBuf};
 
@@ -14,20 +15,38 @@ use crate::model::{ScriptedCall, ScriptedModel, ScriptedTurn};
 use crate::scenarios::Scenario;
 use crate::support::cli::CliEnv;
 
-pub use claude::CLAUDE;
-pub use codex::CODEX;
-pub use copilot::COPILOT;
-pub use gemini::GEMINI;
-pub use opencode::OPENCODE;
+pub use claude::{CLAUDE, CLAUDE_DEFERRED, CLAUDE_HEADLESS, CLAUDE_INSTALLED};
+pub use codex::{CODEX, CODEX_HEADLESS};
+pub use copilot::{COPILOT, COPILOT_ACP};
+pub use gemini::{GEMINI, GEMINI_ACP};
+pub use opencode::{OPENCODE, OPENCODE_ACP, OPENCODE_EDITOR};
+pub use qwen::QWEN_ACP;
 
-/// Every client that is tried.
-pub const ALL: &[&Client] = &[&CLAUDE, &CODEX, &OPENCODE, &GEMINI, &COPILOT];
+/// The clients that `pvp run` starts.
+pub const UNDER_RUN: &[&Client] = &[&CLAUDE, &CODEX, &OPENCODE, &GEMINI, &COPILOT];
+
+/// The other routes.
+pub const OTHER_ROUTES: &[&Client] = &[
+    &CLAUDE_HEADLESS,
+    &CODEX_HEADLESS,
+    &OPENCODE_ACP,
+    &GEMINI_ACP,
+    &COPILOT_ACP,
+    &QWEN_ACP,
+    &OPENCODE_EDITOR,
+    &CLAUDE_DEFERRED,
+    &CLAUDE_INSTALLED,
+];
 
 /// What the model is told; it follows its script whatever that is.
 pub const PROMPT: &str = "Follow the script.";
 
-/// A client and its primary route.
+/// A client on one of its routes.
 pub struct Client {
+    /// What this route of this client is called where it is chosen.
+    pub key: &'static str,
+    /// Who starts it, and with what.
+    pub start: Start,
     /// The name of its program.
     pub name: &'static str,
     /// What people call it.
@@ -38,6 +57,8 @@ pub struct Client {
     pub route: &'static str,
     /// The degree that its cards say.
     pub degree: &'static str,
+    /// Whether its version is known here.
+    pub says_version: bool,
     /// Tools of its own that the model must not be offered.
     pub removed_tools: &'static [&'static str],
     /// What becomes of a call that waits when the server goes away.
@@ -48,6 +69,8 @@ pub struct Client {
     pub several: Several,
     /// Whether it runs what people edited, or nothing at all.
     pub edits: Edits,
+    /// When its model reads why a call was rejected.
+    pub reasons: Reasons,
     /// What it is started with.
     pub launch: fn(&LaunchPlace) -> Launch,
     /// What it is started with in place of that to have a screen.
@@ -88,6 +111,49 @@ pub struct Client {
     pub cannot: &'static [(Scenario, &'static str)],
 }
 
+/// Who starts a client, and who prompts it.
+#[derive(Clone, Copy)]
+pub enum Start {
+    /// `pvp run`, with the prompt among the client's arguments.
+    Run,
+    /// `pvp run --defer-after`: it ends while a call waits, and goes on with these arguments.
+    Deferred(fn(&LaunchPlace) -> Launch),
+    /// `pvp agent --client`; people prompt it from the session.
+    Headless,
+    /// `pvp agent --acp`; people prompt it from the session.
+    AcpAgent,
+    /// An editor, with `pvp acp` in between; the editor prompts it.
+    Editor,
+    /// Nobody of ours: its hooks are installed in its own settings.
+    Installed,
+}
+
+impl Start {
+    /// The subcommand of `pvp` that stays beside the client.
+    pub fn bridge(self) -> &'static str {
+        match self {
+            Self::Run | Self::Deferred(_) => "run",
+            Self::Headless | Self::AcpAgent => "agent",
+            Self::Editor => "acp",
+            Self::Installed => "hook",
+        }
+    }
+
+    /// Whether it begins only when somebody in the session says something.
+    pub fn is_prompted_in_session(self) -> bool {
+        match self {
+            Self::Headless | Self::AcpAgent => true,
+            Self::Run | Self::Deferred(_) | Self::Editor | Self::Installed => false,
+        }
+    }
+}
+
+/// What is different when people edit what an agent asks over ACP.
+const ACP_EDITS: (Scenario, &str) = (
+    Scenario::Edit,
+    "ACP has no words for another command, so what was proposed does not run: the model is told what was approved, and when it asks for that, people decide again.",
+);
+
 /// A file of a repository that would change what a client does.
 pub struct HostileFile {
     /// Where it lies in the repository.
@@ -121,15 +187,17 @@ pub struct FailsOpen {
 pub enum Asker {
     /// A process of its own for each question: `pvp hook run`.
     Hook,
-    /// The process that started the client: `pvp run`.
+    /// The process that started the client, such as `pvp run`.
     Bridge,
 }
 
 /// What becomes of a call that waits when the server goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerAway {
-    /// It is denied after a while.
+    /// It is denied after a while, and the model reads why.
     Denied,
+    /// It is denied after a while, and the client's turn ends.
+    EndsTurn,
     /// It waits until the server is back, and is decided then.
     Waits,
 }
@@ -150,6 +218,17 @@ pub enum Several {
     SideBySide,
     /// The next one is asked about when the one before is decided or has ended.
     InTurn,
+    /// Only the first one is asked about; the others do not run until the model asks again.
+    AskedAgain,
+}
+
+/// When a model reads why a call was rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reasons {
+    /// Before it calls anything else.
+    AtOnce,
+    /// When it has nothing more to do.
+    AtTheEnd,
 }
 
 /// What happens to a call that people edited.
@@ -170,6 +249,8 @@ pub struct LaunchPlace {
     pub workdir: PathBuf,
     /// The MCP server with the tool `echo`, if the client shall have it.
     pub mcp_server: Option<PathBuf>,
+    /// How long a call waits before a client ends that does not stay for it.
+    pub defer_after: &'static str,
 }
 
 impl LaunchPlace {
@@ -180,6 +261,7 @@ impl LaunchPlace {
             home: cli.home(),
             workdir: cli.workdir(),
             mcp_server: None,
+            defer_after: "1s",
         }
     }
 
@@ -218,6 +300,17 @@ impl Client {
     pub fn reason_against(&self, scenario: Scenario) -> Option<&'static str> {
         let found = self.cannot.iter().find(|(cannot, _)| *cannot == scenario);
         found.map(|(_, reason)| *reason)
+    }
+
+    /// Everything that is said of it below the table.
+    pub fn all_notes(&self) -> Vec<&'static str> {
+        let scenarios = Scenario::all_of(self);
+        let notes = self.notes.iter().chain(self.cannot);
+        let notes = notes.filter(|(scenario, _)| scenarios.contains(scenario));
+        let notes = notes.map(|(_, note)| *note);
+        let open = self.fails_open.iter().map(|open| open.note);
+        let open = open.filter(|_| scenarios.contains(&Scenario::Doctor));
+        notes.chain(open).collect()
     }
 
     /// What is different when it passes a scenario.

@@ -1,4 +1,4 @@
-//! Real agent clients under `pvp run`, with a scripted model, a real server and people who vote.
+//! Real agent clients on every route, with a scripted model, a real server and people who vote.
 //!
 //! `make test-bridges` runs them; a plain `cargo test` checks the model alone.
 
@@ -13,6 +13,7 @@
 mod support;
 
 mod clients;
+mod editor;
 mod model;
 mod process;
 mod results;
@@ -55,4 +56,49 @@ async fn gemini() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn copilot() {
     check(&clients::COPILOT).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn claude_headless() {
+    check(&clients::CLAUDE_HEADLESS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn claude_deferred() {
+    check(&clients::CLAUDE_DEFERRED).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn claude_installed() {
+    check(&clients::CLAUDE_INSTALLED).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn codex_headless() {
+    check(&clients::CODEX_HEADLESS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn opencode_acp() {
+    check(&clients::OPENCODE_ACP).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn opencode_editor() {
+    check(&clients::OPENCODE_EDITOR).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn gemini_acp() {
+    check(&clients::GEMINI_ACP).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn copilot_acp() {
+    check(&clients::COPILOT_ACP).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn qwen_acp() {
+    check(&clients::QWEN_ACP).await;
 }

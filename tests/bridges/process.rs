@@ -1,56 +1,62 @@
-//! A client under `pvp run`, and every process that comes of it.
+//! A client on its route, and every process that comes of it.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
 
-use crate::clients::{Client, Launch, LaunchPlace};
+use crate::clients::{Client, Launch, LaunchPlace, Start};
+use crate::editor;
 use crate::support::cli::CliEnv;
 
 /// A running client. Everything that it started ends when this is dropped.
 pub struct ClientProcess {
     pub cli: CliEnv,
-    /// `pvp run`, or the client itself.
+    /// The `pvp` that starts the client, or the client itself.
     child: Child,
+    /// The editor that prompts the client.
+    editor: Option<JoinHandle<()>>,
     /// The variable that every process of this client has, and no other.
     mark: String,
 }
 
 impl ClientProcess {
-    /// Starts a client with `pvp run`, with the link of its agent.
+    /// Starts a client on its route, with the link of its agent.
     pub fn start(client: &Client, cli: CliEnv, place: &LaunchPlace, agent_link: &str) -> Self {
-        let mut command = cli.command(&["run", "--"]);
-        command
-            .arg(client.program())
-            .env("PVP_AGENT_LINK", agent_link);
-        Self::spawn(command, cli, (client.launch)(place))
+        let command = route_command(client, &cli, place, agent_link);
+        let mut process = Self::of(command, cli, (client.launch)(place), client.start);
+        if let Start::Editor = client.start {
+            let output = output(&process.cli, "client.out");
+            process.editor = Some(editor::start(&mut process.child, &place.workdir, output));
+        }
+        process
+    }
+
+    /// Starts a client again that has ended, with other arguments.
+    pub fn start_again(
+        &mut self,
+        client: &Client,
+        place: &LaunchPlace,
+        agent_link: &str,
+        launch: Launch,
+    ) {
+        let command = route_command(client, &self.cli, place, agent_link);
+        self.child = spawn(command, &self.cli, launch, client.start);
     }
 
     /// Starts a client alone, in a directory that it trusts.
     pub fn start_unsupervised(client: &Client, cli: CliEnv, place: &LaunchPlace) -> Self {
         let command = cli.program(client.program());
-        Self::spawn(command, cli, (client.unsupervised)(place))
+        Self::of(command, cli, (client.unsupervised)(place), Start::Run)
     }
 
-    fn spawn(mut command: Command, cli: CliEnv, launch: Launch) -> Self {
-        let output = |name: &str| File::create(cli.home().join(name)).unwrap();
-        command
-            .args(launch.arguments)
-            .envs(launch.environment)
-            // So that a client reads no other's settings, and is sure of where it works.
-            .env("PWD", cli.workdir())
-            .env("XDG_DATA_HOME", cli.home().join("data"))
-            .env("XDG_CACHE_HOME", cli.home().join("cache"))
-            // Claude Code runs nothing as root unless it is told that the machine is a sandbox.
-            .env("IS_SANDBOX", "1")
-            .stdin(Stdio::null())
-            .stdout(output("client.out"))
-            .stderr(output("client.err"));
+    fn of(command: Command, cli: CliEnv, launch: Launch, start: Start) -> Self {
         Self {
-            child: command.spawn().unwrap(),
+            child: spawn(command, &cli, launch, start),
+            editor: None,
             mark: format!("HOME={}", cli.home().display()),
             cli,
         }
@@ -67,12 +73,16 @@ impl ClientProcess {
         }
     }
 
-    /// Waits until `pvp run` ends; returns its exit code.
+    /// Waits until the client has ended, and who started it; returns the exit code.
     pub async fn ended(&mut self) -> Option<i32> {
-        self.child.wait().await.unwrap().code()
+        let code = self.child.wait().await.unwrap().code();
+        if let Some(editor) = self.editor.take() {
+            editor.await.unwrap();
+        }
+        code
     }
 
-    /// What the client and `pvp run` have printed.
+    /// What the client and whoever started it have printed.
     pub fn output(&self) -> String {
         let read = |name: &str| {
             let path = self.cli.home().join(name);
@@ -91,6 +101,52 @@ impl ClientProcess {
         let victims = processes_with(&self.mark).filter(is_victim);
         victims.filter(RunningProcess::kill).count()
     }
+}
+
+/// What starts a client on its route, with the link of its agent.
+fn route_command(client: &Client, cli: &CliEnv, place: &LaunchPlace, agent_link: &str) -> Command {
+    let words: &[&str] = match client.start {
+        Start::Run => &["run", "--"],
+        Start::Deferred(_) => &["run", "--defer-after", place.defer_after, "--"],
+        Start::Headless => &["agent", "--once", "--client"],
+        Start::AcpAgent => &["agent", "--once", "--acp"],
+        Start::Editor => &["acp", "--"],
+        Start::Installed => return cli.program(client.program()),
+    };
+    let mut command = cli.command(words);
+    command
+        .arg(client.program())
+        .env("PVP_AGENT_LINK", agent_link);
+    command
+}
+
+fn spawn(mut command: Command, cli: &CliEnv, launch: Launch, start: Start) -> Child {
+    command
+        .args(launch.arguments)
+        .envs(launch.environment)
+        // So that a client reads no other's settings, and is sure of where it works.
+        .env("PWD", cli.workdir())
+        .env("XDG_DATA_HOME", cli.home().join("data"))
+        .env("XDG_CACHE_HOME", cli.home().join("cache"))
+        // Claude Code runs nothing as root unless it is told that the machine is a sandbox.
+        .env("IS_SANDBOX", "1")
+        .stderr(output(cli, "client.err"));
+    match start {
+        Start::Editor => command.stdin(Stdio::piped()).stdout(Stdio::piped()),
+        Start::Run | Start::Deferred(_) | Start::Headless | Start::AcpAgent | Start::Installed => {
+            command
+                .stdin(Stdio::null())
+                .stdout(output(cli, "client.out"))
+        }
+    };
+    command.spawn().unwrap()
+}
+
+/// A file for what is printed, after what it has already.
+fn output(cli: &CliEnv, name: &str) -> File {
+    let mut options = OpenOptions::new();
+    let path = cli.home().join(name);
+    options.create(true).append(true).open(path).unwrap()
 }
 
 impl Drop for ClientProcess {

@@ -1,15 +1,30 @@
-//! The table of what passed, in docs/bridges.md.
+//! The tables of what passed, in docs/bridges.md.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::clients::{self, Client};
 use crate::scenarios::{BROKEN, Scenario};
 use crate::support::skip::is_ci;
 
-const BEGIN: &str = "<!-- results: begin; written by `make test-bridges` -->\n";
-const END: &str = "<!-- results: end -->";
+/// A table: what it is called in its markers, and whose columns it has.
+struct ResultTable {
+    name: &'static str,
+    clients: &'static [&'static Client],
+}
+
+/// Every table. Each client is in one of them.
+const TABLES: [ResultTable; 2] = [
+    ResultTable {
+        name: "results",
+        clients: clients::UNDER_RUN,
+    },
+    ResultTable {
+        name: "routes",
+        clients: clients::OTHER_ROUTES,
+    },
+];
 
 /// What came of a scenario with a client that failed none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,62 +51,90 @@ impl Cell {
 
 type Cells = BTreeMap<Scenario, Cell>;
 
-/// What is known so far, by the names of the clients.
+/// What is known so far, by the keys of the clients.
 static KNOWN: Mutex<BTreeMap<&'static str, Cells>> = Mutex::new(BTreeMap::new());
 
-/// Adds what came of a client. The last of them writes the table.
+/// Adds what came of a client. The last one of a table writes it.
 pub fn add(client: &'static Client, cells: Vec<(Scenario, Cell)>) {
+    // Both tables are in one file.
     let mut known = KNOWN.lock().unwrap();
-    known.insert(client.name, cells.into_iter().collect());
-    if known.len() == clients::ALL.len() {
-        write(&table(&known, |client| client.version()));
+    known.insert(client.key, cells.into_iter().collect());
+    let has = |table: &&ResultTable| table.clients.iter().any(|it| it.key == client.key);
+    let table = TABLES.iter().find(has).expect("each client is in one");
+    if table.clients.iter().all(|it| known.contains_key(it.key)) {
+        table.write(&table.text(&known, |client| client.version()));
     }
 }
 
-fn write(table: &str) {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/bridges.md");
-    let text = std::fs::read_to_string(&page).unwrap();
-    let (before, rest) = text.split_once(BEGIN).expect("the page has the markers");
-    let (found, after) = rest.split_once(END).expect("the page has the markers");
-    if found == table {
-        return;
-    }
-    std::fs::write(&page, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
-    let ci = is_ci(std::env::var("CI").ok().as_deref());
-    assert!(
-        !ci,
-        "docs/bridges.md does not say what was found; run `make test-bridges` and commit it"
-    );
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/bridges.md")
 }
 
-/// A column for each client, a row for each promise, and below it what is not simply so, and why.
-fn table(known: &BTreeMap<&'static str, Cells>, version: impl Fn(&Client) -> String) -> String {
-    let row = |first: &str, cell: &mut dyn FnMut(&'static Client) -> String| {
-        let cells = clients::ALL.iter().map(|client| cell(client));
-        let cells: Vec<_> = std::iter::once(first.to_owned()).chain(cells).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
-    let mut notes = Notes::default();
-    let mut table = row("", &mut |client| {
-        format!("{} {}", client.title, version(client))
-    });
-    table += &row("---", &mut |_| "---".to_owned()).replace(' ', "");
-    table += &row("route", &mut |client| client.route.to_owned());
-    table += &row("degree", &mut |client| client.degree.to_owned());
-    for scenario in Scenario::ALL {
-        let cell = |client: &Client| known[client.name][&scenario];
-        table += &row(scenario.promise(), &mut |client| notes.cell(cell(client)));
-        if scenario == Scenario::Doctor {
-            for (hook, promise) in BROKEN {
-                let cell = |client: &Client| broken_cell(client, cell(client), hook);
-                table += &row(promise, &mut |client| notes.cell(cell(client)));
+impl ResultTable {
+    /// The page before the table, the table, and the page after it.
+    fn split<'a>(&self, page: &'a str) -> [&'a str; 3] {
+        let begin = format!(
+            "<!-- {}: begin; written by `make test-bridges` -->\n",
+            self.name
+        );
+        let start = page.find(&begin).expect("the page has the markers") + begin.len();
+        let end = format!("<!-- {}: end -->", self.name);
+        let end = page.find(&end).expect("the page has the markers");
+        [&page[..start], &page[start..end], &page[end..]]
+    }
+
+    fn write(&self, table: &str) {
+        let text = std::fs::read_to_string(page()).unwrap();
+        let [before, found, after] = self.split(&text);
+        if found == table {
+            return;
+        }
+        std::fs::write(page(), format!("{before}{table}{after}")).unwrap();
+        let ci = is_ci(std::env::var("CI").ok().as_deref());
+        assert!(
+            !ci,
+            "docs/bridges.md does not say what was found; run `make test-bridges` and commit it"
+        );
+    }
+
+    /// What its clients must do.
+    fn scenarios(&self) -> &'static [Scenario] {
+        Scenario::all_of(self.clients[0])
+    }
+
+    /// A column for each client, a row for each promise, and below it what is not simply so, and why.
+    fn text(
+        &self,
+        known: &BTreeMap<&'static str, Cells>,
+        version: impl Fn(&Client) -> String,
+    ) -> String {
+        let row = |first: &str, cell: &mut dyn FnMut(&'static Client) -> String| {
+            let cells = self.clients.iter().map(|client| cell(client));
+            let cells: Vec<_> = std::iter::once(first.to_owned()).chain(cells).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let mut notes = Notes::default();
+        let mut table = row("", &mut |client| {
+            format!("{} {}", client.title, version(client))
+        });
+        table += &row("---", &mut |_| "---".to_owned()).replace(' ', "");
+        table += &row("route", &mut |client| client.route.to_owned());
+        table += &row("degree", &mut |client| client.degree.to_owned());
+        for scenario in self.scenarios().iter().copied() {
+            let cell = |client: &Client| known[client.key][&scenario];
+            table += &row(scenario.promise(), &mut |client| notes.cell(cell(client)));
+            if scenario == Scenario::Doctor {
+                for (hook, promise) in BROKEN {
+                    let cell = |client: &Client| broken_cell(client, cell(client), hook);
+                    table += &row(promise, &mut |client| notes.cell(cell(client)));
+                }
             }
         }
+        for (index, note) in notes.0.iter().enumerate() {
+            table += &format!("\n({}) {note}\n", index + 1);
+        }
+        table
     }
-    for (index, note) in notes.0.iter().enumerate() {
-        table += &format!("\n({}) {note}\n", index + 1);
-    }
-    table
 }
 
 /// What `pvp doctor` has found of a client whose hook is broken, if it found what was expected.
@@ -129,21 +172,14 @@ fn the_page_has_every_client_and_scenario() {
         // The run writes the table when it has ended.
         return;
     }
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/bridges.md");
-    let text = std::fs::read_to_string(page).unwrap();
-    let (_, rest) = text.split_once(BEGIN).unwrap();
-    let (table, _) = rest.split_once(END).unwrap();
-    for client in clients::ALL {
-        assert!(table.contains(client.title), "{}", client.title);
-    }
-    for scenario in Scenario::ALL {
-        assert!(table.contains(scenario.promise()), "{scenario:?}");
-    }
-    for client in clients::ALL {
-        let notes = client.notes.iter().chain(client.cannot);
-        let notes = notes.map(|(_, note)| *note);
-        for note in notes.chain(client.fails_open.iter().map(|open| open.note)) {
-            assert!(table.contains(note), "{}: {note}", client.title);
+    let text = std::fs::read_to_string(page()).unwrap();
+    for expected in &TABLES {
+        let [_, table, _] = expected.split(&text);
+        let promises = expected.scenarios().iter().map(|it| it.promise());
+        let columns = expected.clients.iter().flat_map(|it| [it.title, it.route]);
+        let notes = expected.clients.iter().flat_map(|it| it.all_notes());
+        for said in promises.chain(columns).chain(notes) {
+            assert!(table.contains(said), "{}: {said}", expected.name);
         }
     }
 }
@@ -156,12 +192,13 @@ fn the_table_says_what_is_not_simply_so_and_why() {
         _ => Cell::Passed,
     };
     let cells = |client| {
-        Scenario::ALL
-            .into_iter()
-            .map(move |it| (it, cell(client, it)))
+        let all = Scenario::ALL.into_iter();
+        all.map(move |it| (it, cell(client, it)))
     };
-    let known = clients::ALL.iter().map(|it| (it.name, cells(it).collect()));
-    let table = table(&known.collect(), |_| "1.0".to_owned());
+    let [table, _] = &TABLES;
+    let known = table.clients.iter();
+    let known = known.map(|it| (it.key, cells(it).collect()));
+    let table = table.text(&known.collect(), |_| "1.0".to_owned());
     assert!(table.starts_with("|  | Claude Code 1.0 | "), "{table}");
     let cells_of = |promise: &str| {
         let row = table.lines().find(|line| line.contains(promise));

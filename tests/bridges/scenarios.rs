@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::clients::Client;
+use crate::clients::{Client, Start};
 use crate::results::{self, Cell};
 
 pub use doctor::BROKEN;
 
 /// Clients that run at the same time. Most of the time they wait for people, leases and servers.
-static SLOTS: Semaphore = Semaphore::const_new(5);
+static SLOTS: Semaphore = Semaphore::const_new(8);
 
 /// Ends a scenario that would otherwise hang; none passes because of it.
 const TIME_LIMIT: Duration = Duration::from_secs(240);
@@ -71,6 +71,36 @@ impl Scenario {
         Self::OwnTerminal,
         Self::Doctor,
     ];
+
+    /// What is tried on the routes that are not the first of a client. The rest is the same there, or
+    /// is not about the route.
+    const OF_OTHER_ROUTES: [Self; 13] = [
+        Self::Approve,
+        Self::Reject,
+        Self::Edit,
+        Self::Blocked,
+        Self::Parallel,
+        Self::ReadUnasked,
+        Self::FileChange,
+        Self::Interrupt,
+        Self::ServerDownBefore,
+        Self::ServerDownDuring,
+        Self::ClientKilled,
+        Self::AskerKilled,
+        Self::HostileRepository,
+    ];
+
+    /// Everything that is tried with a client.
+    pub fn all_of(client: &Client) -> &'static [Self] {
+        match client.start {
+            Start::Run => &Self::ALL,
+            Start::Deferred(_)
+            | Start::Headless
+            | Start::AcpAgent
+            | Start::Editor
+            | Start::Installed => &Self::OF_OTHER_ROUTES,
+        }
+    }
 
     /// Its name on the command line of a run.
     pub fn name(self) -> &'static str {
@@ -156,7 +186,8 @@ pub async fn run_all(client: &'static Client) {
     let mut cells = Vec::new();
     let mut plays = JoinSet::new();
     // Those that wait longest begin first.
-    for scenario in Scenario::ALL.into_iter().rev().filter(is_wanted) {
+    let scenarios = Scenario::all_of(client).iter().copied();
+    for scenario in scenarios.rev().filter(is_wanted) {
         match client.reason_against(scenario) {
             Some(reason) => cells.push((scenario, Cell::Cannot(reason))),
             None => {
@@ -174,12 +205,7 @@ pub async fn run_all(client: &'static Client) {
             (scenario, Err(why)) => failed.push(format!("{}: {why}", scenario.name())),
         }
     }
-    assert!(
-        failed.is_empty(),
-        "{}:\n{}",
-        client.title,
-        failed.join("\n")
-    );
+    assert!(failed.is_empty(), "{}:\n{}", client.key, failed.join("\n"));
     if wanted.is_none() {
         results::add(client, cells);
     }
@@ -214,7 +240,7 @@ async fn play(client: &'static Client, scenario: Scenario) -> Result<(), String>
     let _ = writeln!(
         std::io::stderr(),
         "{} {}: {how}",
-        client.name,
+        client.key,
         scenario.name()
     );
     ended

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::clients::{Client, HostileFile, LaunchPlace};
+use crate::clients::{Client, HostileFile, LaunchPlace, PROMPT, Start};
 use crate::model::{ScriptedModel, ScriptedTurn, SeenRequest};
 use crate::process::ClientProcess;
 use crate::support::cli::CliEnv;
-use crate::support::session::result_of;
+use crate::support::session::{result_of, send_prompt};
 use crate::support::{TestClient, TestServer, TestUser};
 
 /// The session that clients are supervised in.
@@ -26,10 +26,12 @@ pub struct Stage {
     ann_user: TestUser,
     /// The model that the client asks.
     pub model: ScriptedModel,
-    /// The client under `pvp run`.
+    /// The client, and what comes of it.
     pub process: ClientProcess,
-    /// Who the client is in the session.
-    pub agent: String,
+    client: &'static Client,
+    place: LaunchPlace,
+    /// The link of the client's agent.
+    link: String,
 }
 
 /// What a stage has beside what every stage has.
@@ -43,6 +45,8 @@ pub struct Setting {
     pub mcp: bool,
     /// Whether the workspace has settings that would rule over the client.
     pub hostile: bool,
+    /// Whether the client stays while a call waits, on every route.
+    pub stays: bool,
 }
 
 /// A call that waits for people.
@@ -53,12 +57,14 @@ pub struct WaitingCall {
     pub line: String,
     /// What the client proposed.
     pub payload: Value,
+    /// Who the client is in the session.
+    pub agent: String,
 }
 
 impl Stage {
     /// Starts a client whose model follows this script, which may name paths in the workspace.
     pub async fn start(
-        client: &Client,
+        client: &'static Client,
         setting: Setting,
         script: impl FnOnce(&std::path::Path) -> Vec<ScriptedTurn>,
     ) -> Self {
@@ -80,20 +86,60 @@ impl Stage {
         }
         let model = ScriptedModel::start(script(&cli.workdir())).await;
         let user = server.invite(client.name, &["driver"], &["--kind", "agent"]);
-        let place = LaunchPlace {
+        let mut place = LaunchPlace {
             mcp_server: setting.mcp.then(mcp_server),
             ..LaunchPlace::of(&cli, &model)
         };
+        if setting.stays {
+            place.defer_after = "1h";
+        }
+        if let Start::Installed = client.start {
+            cli.log_in(&server.link(&ann_user, Some(SESSION))).await;
+            cli.run_ok(&["hook", "install", client.name, "--user"])
+                .await;
+        }
         let link = server.link(&user, Some(SESSION));
         let process = ClientProcess::start(client, cli, &place, &link);
-        Self {
+        let mut stage = Self {
             server,
             restarted: None,
             ann,
             ann_user,
             model,
             process,
-            agent: user.participant,
+            client,
+            place,
+            link,
+        };
+        if client.start.is_prompted_in_session() {
+            stage.prompt(&user.participant).await;
+        }
+        stage
+    }
+
+    /// Has a person say what to do, once the client is there.
+    async fn prompt(&mut self, agent: &str) {
+        let is_there = |message: &Value| {
+            message["type"] == "participant.announce" && message["payload"]["id"] == agent
+        };
+        let announced = self.ann.wait(is_there);
+        self.process.while_running(announced).await;
+        send_prompt(&mut self.ann, agent, PROMPT).await;
+    }
+
+    /// Waits until a client leaves that does not stay while a call waits.
+    pub async fn leaves_to_wait(&mut self) {
+        if let Start::Deferred(_) = self.client.start {
+            self.client_ends().await;
+        }
+    }
+
+    /// Starts a client again that has left.
+    pub fn come_back(&mut self) {
+        if let Start::Deferred(resume) = self.client.start {
+            let launch = resume(&self.place);
+            self.process
+                .start_again(self.client, &self.place, &self.link, launch);
         }
     }
 
@@ -165,15 +211,20 @@ impl Stage {
             proposal: proposal.to_owned(),
             line: line_of(&payload),
             payload,
+            agent: proposed["sender"].as_str().unwrap().to_owned(),
         }
     }
 
     pub async fn approve(&mut self, call: &WaitingCall) {
+        self.leaves_to_wait().await;
         crate::support::session::approve(&mut self.ann, &call.gate).await;
+        self.come_back();
     }
 
     pub async fn reject(&mut self, call: &WaitingCall, reason: &str) {
+        self.leaves_to_wait().await;
         crate::support::session::reject(&mut self.ann, &call.gate, reason).await;
+        self.come_back();
     }
 
     /// Waits for the result of a call.

@@ -92,7 +92,7 @@ impl AcpStandIn {
     }
 
     /// Answers `initialize` and `session/new`.
-    async fn introduce(&mut self, opened: Value) {
+    pub async fn introduce(&mut self, opened: Value) {
         let initialize = self.expect("initialize").await;
         let capabilities = &initialize["params"]["clientCapabilities"];
         assert_eq!(capabilities["terminal"], true);

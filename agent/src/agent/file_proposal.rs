@@ -188,7 +188,8 @@ impl ClientFileCalls {
     }
 
     /// Writes a file for a client whose call was allowed: if it is the file of the call, the file is
-    /// as it was bound, and the content is what the call makes of it.
+    /// as it was bound, and the content is what the call makes of it. If the client has written that
+    /// content itself, nothing is left to do.
     pub fn carry_out(
         &self,
         tool_name: &str,
@@ -199,10 +200,6 @@ impl ClientFileCalls {
         let mut arguments = bound.arguments.clone();
         arguments.remove("files");
         let now = self.bind(tool_name, &arguments);
-        let files = |call: &BoundClientCall| call.arguments.get("files").cloned();
-        if now.as_ref().map(files) != Some(files(bound)) {
-            return Err("the file has changed since it was approved".to_owned());
-        }
         let action = Action::from_tool_call(tool_name, &arguments);
         let file_tool = FileTool::from_action(&action).ok_or("it is no call of a file tool")?;
         let workspace = &self.0.settings.workspace;
@@ -213,6 +210,18 @@ impl ClientFileCalls {
         let workspace_files = WorkspaceFiles::open(&self.0.settings.workspace)?;
         let change = workspace_files.begin_change(path)?;
         let present = change.present.as_ref().map(|it| it.content.as_slice());
+        if let FileTool::Write {
+            content: approved, ..
+        } = &file_tool
+            && approved == content
+            && present == Some(content.as_bytes())
+        {
+            return Ok(());
+        }
+        let files = |call: &BoundClientCall| call.arguments.get("files").cloned();
+        if now.as_ref().map(files) != Some(files(bound)) {
+            return Err("the file has changed since it was approved".to_owned());
+        }
         let is_approved = match &file_tool {
             FileTool::Read { .. } => false,
             FileTool::Write {

@@ -101,6 +101,14 @@ impl UnaskedCall {
     }
 }
 
+/// How far the turn is in which an agent says something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TurnStage {
+    Running,
+    /// The agent was told to end it.
+    Cancelled,
+}
+
 /// The calls of an agent.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
@@ -118,6 +126,7 @@ impl Calls {
         &mut self,
         session: &str,
         update: &SessionUpdate,
+        turn: TurnStage,
     ) -> Option<UnaskedCall> {
         let (id, meta) = match update {
             SessionUpdate::ToolCall(call) => (&call.tool_call_id, call.meta.as_ref()),
@@ -143,7 +152,15 @@ impl Calls {
             reported.send_output();
         }
         self.note_moves(&key);
-        ended.and_then(|report| self.end(&key, report))
+        ended.and_then(|mut report| {
+            // Some agents call a command that they stopped completed.
+            if turn == TurnStage::Cancelled && report.exit_code.is_none() {
+                report.success = false;
+                let why = "the turn was cancelled while it ran";
+                report.error.get_or_insert_with(|| why.to_owned());
+            }
+            self.end(&key, report)
+        })
     }
 
     /// Notes that an agent asks about a call; returns what is known of it, and the number of the

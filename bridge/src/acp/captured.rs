@@ -4,7 +4,7 @@ use agent_client_protocol_schema::v1::{RequestPermissionRequest, SessionNotifica
 use pvp_protocol::ToolCategory;
 use serde_json::{Value, json};
 
-use super::calls::{CallKey, Calls};
+use super::calls::{CallKey, Calls, TurnStage};
 use super::permission::{allow_option, reject_option, translate_call};
 use super::report::report;
 use super::wire::AcpMessage;
@@ -39,7 +39,7 @@ fn question(agent: &str) -> Option<(String, Value, String, [Option<String>; 2])>
         match message {
             AcpMessage::Notification { params, .. } => {
                 let update: SessionNotification = serde_json::from_value(params).unwrap();
-                calls.on_update(&update.session_id.0, &update.update);
+                calls.on_update(&update.session_id.0, &update.update, TurnStage::Running);
             }
             AcpMessage::Request { params, .. } => {
                 let asked: RequestPermissionRequest = serde_json::from_value(params).unwrap();
@@ -110,7 +110,11 @@ fn results_have_their_output_and_exit_code() {
         for message in messages(agent) {
             if let AcpMessage::Notification { params, .. } = message {
                 let update: SessionNotification = serde_json::from_value(params).unwrap();
-                unasked = unasked.or(calls.on_update(&update.session_id.0, &update.update));
+                unasked = unasked.or(calls.on_update(
+                    &update.session_id.0,
+                    &update.update,
+                    TurnStage::Running,
+                ));
             }
         }
         // Without the question, each of them is a call that nobody was asked about.

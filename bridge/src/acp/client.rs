@@ -1,7 +1,6 @@
 //! This program as the client of an agent: people prompt it from their screens.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use tokio::sync::mpsc;
 use super::desk::{Desk, DeskEvent};
 use super::modes;
 use super::own_tools::OwnTools;
-use super::process::{AcpProcess, AgentStreams};
+use super::process::{AcpCommand, AcpProcess, AgentStreams};
 use super::wire::{AUTH_REQUIRED, AcpMessage, METHOD_NOT_FOUND, RpcError};
 use crate::headless::{ClientEvent, ClientInstruction, HeadlessClient};
 use crate::supervisor::Supervisor;
@@ -40,14 +39,9 @@ pub struct AcpAgent {
     last_id: u64,
 }
 
-/// What this program does for an agent.
-pub(super) fn client_capabilities() -> Value {
-    json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true })
-}
-
 impl AcpAgent {
     /// Starts an agent that works in this directory, an absolute path without links.
-    pub async fn start(command: &[OsString], workspace: &Path) -> anyhow::Result<Self> {
+    pub async fn start(command: &AcpCommand, workspace: &Path) -> anyhow::Result<Self> {
         let (process, streams) = AcpProcess::start(command, workspace)?;
         let mut starting = StartingAgent {
             streams,
@@ -55,7 +49,7 @@ impl AcpAgent {
         };
         let params = json!({
             "protocolVersion": 1,
-            "clientCapabilities": client_capabilities(),
+            "clientCapabilities": command.capabilities(),
             "clientInfo": { "name": "pvp", "title": "PVP", "version": env!("CARGO_PKG_VERSION") },
         });
         let introduction: InitializeResponse = starting.call("initialize", params).await?;

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::terminals::{self, Terminals};
-use super::wire::{INTERNAL_ERROR, INVALID_PARAMS, RpcError};
+use super::wire::{INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError};
 use crate::claimed_text::claimed_text;
 
 /// How long the server may take to record a proposal.
@@ -31,17 +31,35 @@ pub(super) struct Denied {
     pub(super) reason: String,
     /// Whether people or rules decided so, which the agent should hear in its conversation too.
     pub(super) decided: bool,
+    /// The code of the answer.
+    code: i64,
 }
 
 impl Denied {
     pub(super) fn decided(reason: String) -> Self {
-        let decided = true;
-        Self { reason, decided }
+        Self {
+            reason,
+            decided: true,
+            code: INTERNAL_ERROR,
+        }
     }
 
     pub(super) fn failed(reason: String) -> Self {
-        let decided = false;
-        Self { reason, decided }
+        Self {
+            reason,
+            decided: false,
+            code: INTERNAL_ERROR,
+        }
+    }
+
+    /// There is no such file, which is no failure to agents that are about to make it.
+    fn missing(path: &Path) -> Self {
+        Self {
+            // Some agents read this and not the code.
+            reason: format!("Resource not found: {}", path.display()),
+            decided: false,
+            code: RESOURCE_NOT_FOUND,
+        }
     }
 }
 
@@ -49,7 +67,10 @@ impl From<ProposeError> for Denied {
     fn from(error: ProposeError) -> Self {
         let decided = matches!(error, ProposeError::Blocked { .. });
         let reason = format!("Not allowed: {error}.");
-        Self { reason, decided }
+        Self {
+            decided,
+            ..Self::failed(reason)
+        }
     }
 }
 
@@ -61,7 +82,7 @@ impl From<RpcError> for Denied {
 
 impl Denied {
     pub(super) fn to_error(&self) -> RpcError {
-        RpcError::new(INTERNAL_ERROR, self.reason.clone())
+        RpcError::new(self.code, self.reason.clone())
     }
 }
 
@@ -150,8 +171,13 @@ impl Delegate {
             offset: request.line.map(|line| u64::from(line.saturating_sub(1))),
             limit: request.limit.map(u64::from),
         };
-        let content = self.run_file_tool(session, file_tool).await?;
-        Ok(json!({ "content": content }))
+        match self.run_file_tool(session, file_tool).await {
+            Ok(content) => Ok(json!({ "content": content })),
+            Err(denied) if !denied.decided && is_missing(&request.path).await => {
+                Err(Denied::missing(&request.path))
+            }
+            Err(denied) => Err(denied),
+        }
     }
 
     async fn write(&self, session: &str, request: WriteTextFileRequest) -> Result<Value, Denied> {
@@ -207,6 +233,11 @@ impl Delegate {
             Err(_) => Err(Denied::failed(super::SERVER_AWAY.to_owned())),
         }
     }
+}
+
+async fn is_missing(path: &Path) -> bool {
+    let found = tokio::fs::symlink_metadata(path).await;
+    found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// Waits for the end of a call, and returns what it printed.

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::calls::{AllowedChange, CallKey, Calls, ReportedCall};
+use super::calls::{AllowedChange, CallKey, Calls, ReportedCall, TurnStage};
 use super::delegated::{Delegate, Denied, is_delegated};
 use super::modes::KnownModes;
 use super::own_tools::OwnTools;
@@ -422,7 +422,11 @@ impl Desk {
             return Vec::new();
         };
         let session = notification.session_id.0.as_ref();
-        let unasked = self.calls.on_update(session, &notification.update);
+        let turn = match self.cancelled.contains(session) {
+            true => TurnStage::Cancelled,
+            false => TurnStage::Running,
+        };
+        let unasked = self.calls.on_update(session, &notification.update, turn);
         if let Some(call) = call_of(&notification.update) {
             let (session, call) = (session.to_owned(), call.to_owned());
             self.reject_changed(&CallKey { session, call });
@@ -474,7 +478,9 @@ async fn is_carried_out(
         return false;
     };
     let written = tokio::task::spawn_blocking(move || {
-        changes.iter().any(|change| {
+        // The agent may write it by itself in the same moment; then it is there at the second look.
+        let mut twice = changes.iter().chain(&changes);
+        twice.any(|change| {
             files
                 .carry_out(
                     &change.tool_name,

@@ -126,10 +126,26 @@ fn tool_name(call: &ToolCall, meta: Option<&Meta>) -> Option<String> {
     plain.then(|| name.to_owned())
 }
 
-/// Gemini's ids are `NAME__NAME_TIME_NUMBER`.
+/// Tools of Gemini.
+const GEMINI_TOOLS: [&str; 9] = [
+    "glob",
+    "google_web_search",
+    "grep_search",
+    "list_directory",
+    "read_file",
+    "replace",
+    "run_shell_command",
+    "web_fetch",
+    "write_file",
+];
+
+/// Gemini's ids are `NAME__ID`, with the id that the model gives its call, or `NAME_TIME_NUMBER`.
 fn name_in_id(id: &str) -> Option<&str> {
     let (name, rest) = id.split_once("__")?;
-    rest.strip_prefix(name)?.starts_with('_').then_some(name)
+    let own_id = rest
+        .strip_prefix(name)
+        .is_some_and(|it| it.starts_with('_'));
+    (own_id || GEMINI_TOOLS.contains(&name)).then_some(name)
 }
 
 fn shell_call(
@@ -312,5 +328,40 @@ fn category_of(kind: ToolKind) -> ToolCategory {
         ToolKind::Execute => ToolCategory::ShellExecute,
         ToolKind::Fetch => ToolCategory::NetworkRequest,
         _ => ToolCategory::All,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn geminis_title_is_the_command_whoever_gave_the_call_its_id() {
+        let place = CallPlace {
+            workspace: "/w".into(),
+            cwd: "/w".into(),
+        };
+        let line_of = |id: &str| {
+            let call = serde_json::from_value(json!({
+                "toolCallId": id, "title": "touch made", "kind": "execute", "status": "pending",
+                "content": [{ "type": "content", "content": {
+                    "type": "text", "text": "[current working directory /w/src]",
+                }}],
+            }));
+            let translated = translate_call(&call.unwrap(), None, &place);
+            let line = translated.arguments.get("full_command").cloned();
+            line.map(|line| (line, translated.arguments["cwd"].clone()))
+        };
+        let command = Some((json!("touch made"), json!("/w/src")));
+        for id in [
+            "run_shell_command__run_shell_command_1763588000_0",
+            "run_shell_command__call_1",
+        ] {
+            assert_eq!(line_of(id), command, "{id}");
+        }
+        // Elsewhere a title may be anything.
+        for id in ["call_1", "call__1", "describe_it__call_1"] {
+            assert_eq!(line_of(id), None, "{id}");
+        }
     }
 }

@@ -7,17 +7,59 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
 use tokio::io::BufReader;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::wire::{AcpMessage, Outgoing, read_messages};
+use crate::hooks::HookClient;
+use crate::launch::{AgentProject, Environment, LaunchError, ProjectPlace, plan_acp};
 
 /// Messages of an agent that may wait to be read; it writes no more while they do.
 const MAX_UNREAD: usize = 64;
 
 /// How long an agent may take to end once its standard input is closed.
 const END_GRACE: Duration = Duration::from_secs(2);
+
+/// How an agent is started.
+#[derive(Debug, Clone)]
+pub struct AcpCommand {
+    /// Its program and arguments.
+    words: Vec<OsString>,
+    environment: Environment,
+    project: AgentProject,
+}
+
+impl AcpCommand {
+    /// Plans how an agent is started; returns what the person should know too. Of agents that are
+    /// known, what would let them act without asking is taken away, or they are refused.
+    pub fn plan(
+        words: Vec<OsString>,
+        place: ProjectPlace<'_>,
+    ) -> Result<(Self, Vec<String>), LaunchError> {
+        let project = AgentProject::new(&words, place.trust);
+        let warnings = project.check(place.workspace)?;
+        let command = Self {
+            environment: plan_acp(&project, place)?,
+            words,
+            project,
+        };
+        Ok((command, warnings))
+    }
+
+    /// What the directories may bring that it works in.
+    pub(super) fn project(&self) -> &AgentProject {
+        &self.project
+    }
+
+    /// What this program does for the agent.
+    pub(super) fn capabilities(&self) -> Value {
+        // Gemini takes the answer that a file is missing for a failure, and could make none.
+        let reads = !self.project.is_of(HookClient::Gemini);
+        json!({ "fs": { "readTextFile": reads, "writeTextFile": true }, "terminal": true })
+    }
+}
 
 /// A running agent; it and what it runs are killed when this is dropped.
 pub(super) struct AcpProcess {
@@ -33,11 +75,20 @@ pub(super) struct AgentStreams {
 
 impl AcpProcess {
     pub(super) fn start(
-        command: &[OsString],
+        command: &AcpCommand,
         workspace: &Path,
     ) -> anyhow::Result<(Self, AgentStreams)> {
-        let (program, arguments) = command.split_first().context("name the agent's program")?;
+        let (program, arguments) = command
+            .words
+            .split_first()
+            .context("name the agent's program")?;
         let mut process = Command::new(program);
+        for (name, value) in &command.environment {
+            match value {
+                Some(value) => process.env(name, value),
+                None => process.env_remove(name),
+            };
+        }
         process
             .args(arguments)
             .current_dir(workspace)

@@ -6,7 +6,6 @@ mod passed_on;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use tokio::time::Instant;
 
 use super::desk::{Desk, DeskEvent};
 use super::own_tools::OwnTools;
-use super::process::{AcpProcess, AgentStreams};
+use super::process::{AcpCommand, AcpProcess, AgentStreams};
 use super::recorder::Recorder;
 use super::wire::{AcpMessage, METHOD_NOT_FOUND, Outgoing, RpcError, read_messages};
 use crate::client_files::PersonAtClient;
@@ -55,8 +54,8 @@ pub enum ProxyEnd {
 
 /// An agent that an editor starts through this program.
 pub struct EditorAgent {
-    /// The agent's command.
-    pub command: Vec<OsString>,
+    /// How the agent is started.
+    pub command: AcpCommand,
     /// Where its calls are decided.
     pub supervisor: Supervisor,
     /// What people ask of it.
@@ -65,8 +64,6 @@ pub struct EditorAgent {
     pub agent: Arc<Agent>,
     /// The person at the editor, if they have a link here.
     pub person: Option<PersonAtClient>,
-    /// What the directories of its conversations may bring.
-    pub project: AgentProject,
 }
 
 impl EditorAgent {
@@ -83,13 +80,17 @@ impl EditorAgent {
         let own_tools = OwnTools::listen(&self.agent, self.supervisor.client());
         let servers = own_tools.servers();
         let outgoing = agent_streams.outgoing.clone();
+        let supervisor = self.supervisor.clone();
+        // When the last one of these is gone, it leaves, and reports nothing more.
+        let staying = self.agent.clone();
         let proxy = EditorProxy {
             recorder: Recorder::start(&self.supervisor, self.person),
             desk: Desk::new(self.supervisor, self.agent, outgoing, own_tools),
             to_editor: Outgoing::start(output),
             agent: agent_streams,
             servers,
-            project: self.project,
+            project: self.command.project().clone(),
+            capabilities: self.command.capabilities(),
             prefix: format!("pvp-{}-", super::random_word()),
             last_id: 0,
             turns: BTreeMap::new(),
@@ -105,6 +106,8 @@ impl EditorAgent {
         let end = proxy.run(editor, self.requests).await;
         reading.abort();
         process.end().await;
+        supervisor.settle().await;
+        drop(staying);
         Ok(end)
     }
 }
@@ -122,6 +125,8 @@ struct EditorProxy {
     servers: Vec<Value>,
     /// What the directories of conversations may bring.
     project: AgentProject,
+    /// What is done for the agent, whatever the editor can do.
+    capabilities: Value,
     /// How the ids of our own requests begin.
     prefix: String,
     /// The number of the last request of our own.
@@ -218,7 +223,7 @@ impl EditorProxy {
             return Err(RpcError::new(METHOD_NOT_FOUND, why));
         }
         match method {
-            "initialize" => add_capabilities(&mut params),
+            "initialize" => add_capabilities(&mut params, &self.capabilities),
             "session/new" | "session/load" | "session/resume" | "session/fork" => {
                 self.add_servers(id, &mut params)?;
             }

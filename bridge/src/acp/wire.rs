@@ -14,6 +14,7 @@ pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) const INVALID_PARAMS: i64 = -32602;
 pub(super) const INTERNAL_ERROR: i64 = -32603;
 pub(super) const AUTH_REQUIRED: i64 = -32000;
+pub(super) const RESOURCE_NOT_FOUND: i64 = -32002;
 
 /// What one line says.
 #[derive(Debug, Clone, PartialEq)]

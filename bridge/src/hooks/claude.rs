@@ -35,9 +35,14 @@ pub(super) fn parse(input: &Value) -> Result<HookEvent, String> {
     })
 }
 
-/// A prompt that a person typed; the client also prompts itself when something in the background ends.
+/// What the client prompts itself with when it goes on with a call that it left.
+const GOES_ON: &str = "Continue from where you left off.";
+
+/// A prompt that a person typed; the client also prompts itself, such as when something in the
+/// background ends.
 fn typed(prompt: String) -> Option<String> {
-    (!prompt.starts_with("<task-notification>")).then_some(prompt)
+    let is_own = prompt.starts_with("<task-notification>") || prompt == GOES_ON;
+    (!is_own).then_some(prompt)
 }
 
 /// The call of an event; Codex's hooks have the same fields.

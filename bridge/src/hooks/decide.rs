@@ -35,6 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a server may be away when a call is proposed.
 const FIRST_PATIENCE: Duration = Duration::from_secs(3);
 
+/// What the agent reads of other calls when its client leaves one call to wait.
+const LEAVES: &str = "Not run: another call waits for people, and the client ends until they have \
+     decided about that one. Ask for this again afterwards.";
+
 /// The pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
@@ -89,6 +93,9 @@ impl HookDesk {
     pub(super) fn before_call(&self, call: &HookedCall) -> HookAnswer {
         if let Some(stop) = self.stop_answer() {
             return stop;
+        }
+        if self.files.is_leaving() {
+            return HookAnswer::deny(LEAVES);
         }
         let id = id_of(self.client, call).unwrap_or_else(fresh_id);
         let resumed = self.files.take_deferred(&id);
@@ -346,7 +353,7 @@ impl HookDesk {
         let mut attempts = 0;
         loop {
             // The first answer comes at once, so that the client can say who is asked.
-            let wait = heard.map_or(Duration::ZERO, |_| WAIT);
+            let wait = heard.map_or(Duration::ZERO, |_| self.time_left(started).min(WAIT));
             if !self.server_runs() {
                 let patience = heard.map_or(FIRST_PATIENCE, |_| PATIENCE);
                 if heard.unwrap_or(started).elapsed() >= patience {
@@ -397,8 +404,15 @@ impl HookDesk {
                 }
                 Err(error) => return Err(unreachable_text(&error)),
             }
-            if self.must_defer(started) && self.send_defer(&request.id, DEFER_SECONDS) {
-                return Ok(Waited::Deferred);
+            if self.time_left(started).is_zero() {
+                match self.leave(&request.id) {
+                    Leave::ToThisCall => return Ok(Waited::Deferred),
+                    Leave::ToAnother => {
+                        self.withdraw(&request.id);
+                        return Err(LEAVES.to_owned());
+                    }
+                    Leave::Impossible => {}
+                }
             }
         }
     }
@@ -420,10 +434,28 @@ impl HookDesk {
         lock.is_none_or(is_locked)
     }
 
-    fn must_defer(&self, since: Instant) -> bool {
+    /// How long a call may still wait before its client leaves.
+    fn time_left(&self, since: Instant) -> Duration {
         let limit = self.settings.defer_after_seconds.map(Duration::from_secs);
         // Only this client asks again about a call that it was told to leave.
-        self.client == HookClient::Claude && limit.is_some_and(|limit| since.elapsed() >= limit)
+        let limit = limit.filter(|_| self.client == HookClient::Claude);
+        limit.map_or(Duration::MAX, |limit| limit.saturating_sub(since.elapsed()))
+    }
+
+    /// Has the client leave and this call wait for its return.
+    fn leave(&self, id: &MessageId) -> Leave {
+        match self.files.leave() {
+            Ok(true) if self.send_defer(id, DEFER_SECONDS) => Leave::ToThisCall,
+            Ok(true) => {
+                self.files.stay();
+                Leave::Impossible
+            }
+            Ok(false) => Leave::ToAnother,
+            Err(error) => {
+                tracing::warn!(%error, "a client cannot leave");
+                Leave::Impossible
+            }
+        }
     }
 
     /// Lets a call wait without a hook, or with 0 seconds no longer.
@@ -596,6 +628,14 @@ impl HookDesk {
             }
         }
     }
+}
+
+/// To which call a client that leaves comes back.
+enum Leave {
+    ToThisCall,
+    ToAnother,
+    /// It has to stay.
+    Impossible,
 }
 
 /// How waiting for a decision ended.

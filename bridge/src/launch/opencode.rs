@@ -1,5 +1,5 @@
 //! OpenCode: a plugin, loaded by a configuration that denies every tool. The plugin takes the denial
-//! away when it has been loaded, so that without it nothing runs.
+//! away when it has been loaded, so that without it nothing runs. Over ACP it is told to ask.
 
 use std::ffi::OsString;
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,7 +8,9 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::project_settings;
-use super::{HookProgram, LaunchError, LaunchPlan, ProjectPlace, ProjectTrust, WaitingText};
+use super::{
+    Environment, HookProgram, LaunchError, LaunchPlan, ProjectPlace, ProjectTrust, WaitingText,
+};
 
 const PLUGIN: &str = include_str!("opencode_plugin.js");
 
@@ -17,6 +19,27 @@ const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// The variable that leaves the configuration of the project out, and what it says to the model too.
 const WITHOUT_PROJECT: &str = "OPENCODE_DISABLE_PROJECT_CONFIG";
+
+/// The variable with rules that stand above those of all configuration but an agent's own.
+const RULES: &str = "OPENCODE_PERMISSION";
+
+/// What has rules of its own, which `*` would not take the place of.
+const RULED: [&str; 14] = [
+    "*",
+    "bash",
+    "codesearch",
+    "doom_loop",
+    "edit",
+    "external_directory",
+    "glob",
+    "grep",
+    "list",
+    "lsp",
+    "read",
+    "task",
+    "webfetch",
+    "websearch",
+];
 
 /// Files with what a project says to the model: those of the first name that is there.
 const INSTRUCTIONS: [&str; 3] = ["AGENTS.md", "CLAUDE.md", "CONTEXT.md"];
@@ -42,14 +65,7 @@ pub(super) fn plan(
     }
     let plugin =
         write_plugin(hook, waiting).map_err(|error| LaunchError::Plugin(error.to_string()))?;
-    let mut config = match given_config {
-        None | Some("") => Map::new(),
-        Some(text) => match serde_json::from_str(text) {
-            Ok(Value::Object(config)) => config,
-            Ok(_) => return Err(LaunchError::Settings(format!("{CONFIG} is not an object"))),
-            Err(error) => return Err(LaunchError::Settings(format!("{CONFIG}: {error}"))),
-        },
-    };
+    let mut config = object_of(CONFIG, given_config)?;
     match config.get_mut("plugin").and_then(Value::as_array_mut) {
         Some(plugins) => plugins.push(plugin.into()),
         None => {
@@ -64,10 +80,7 @@ pub(super) fn plan(
         add_instructions(&mut config, place.workspace);
     }
     let mut environment = vec![
-        (
-            CONFIG.to_owned(),
-            Some(Value::Object(config).to_string().into()),
-        ),
+        (CONFIG.to_owned(), Some(json_variable(config))),
         ("OPENCODE_PURE".to_owned(), None),
         // It stands above every configuration, and may take the denial away.
         ("OPENCODE_PERMISSION".to_owned(), None),
@@ -85,6 +98,58 @@ pub(super) fn plan(
         environment,
         offers_tools: false,
     })
+}
+
+/// What its variables say already.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct GivenVariables<'a> {
+    /// The configuration.
+    pub(super) config: Option<&'a str>,
+    /// The rules.
+    pub(super) rules: Option<&'a str>,
+}
+
+/// The environment with which it asks over ACP. By itself it asks about next to nothing.
+pub(super) fn plan_acp(
+    place: ProjectPlace<'_>,
+    given: GivenVariables<'_>,
+) -> Result<Environment, LaunchError> {
+    // Of the rules that fit, the last one counts, so `*` comes first.
+    let mut rules: Map<String, Value> = RULED
+        .map(|name| (name.to_owned(), "ask".into()))
+        .into_iter()
+        .collect();
+    for (name, rule) in object_of(RULES, given.rules)? {
+        // Of rules by pattern, those of its configuration would stay beside ours.
+        let rule = if rule == "deny" { "deny" } else { "ask" };
+        rules.insert(name, rule.into());
+    }
+    let mut environment = vec![(RULES.to_owned(), Some(json_variable(rules)))];
+    if place.trust == ProjectTrust::Untrusted {
+        let mut config = object_of(CONFIG, given.config)?;
+        add_instructions(&mut config, place.workspace);
+        environment.push((CONFIG.to_owned(), Some(json_variable(config))));
+        environment.push((WITHOUT_PROJECT.to_owned(), Some("1".into())));
+    }
+    Ok(environment)
+}
+
+/// The object that a variable has.
+fn object_of(variable: &str, given: Option<&str>) -> Result<Map<String, Value>, LaunchError> {
+    match given {
+        None | Some("") => Ok(Map::new()),
+        Some(text) => match serde_json::from_str(text) {
+            Ok(Value::Object(object)) => Ok(object),
+            Ok(_) => Err(LaunchError::Settings(format!(
+                "{variable} is not an object"
+            ))),
+            Err(error) => Err(LaunchError::Settings(format!("{variable}: {error}"))),
+        },
+    }
+}
+
+fn json_variable(object: Map<String, Value>) -> OsString {
+    Value::Object(object).to_string().into()
 }
 
 /// What the project says to the model is only text, so it stays.
@@ -196,6 +261,65 @@ mod tests {
             .is_ok()
         );
         assert!(plan(&[], &hook, place, Some("[]"), &waiting()).is_err());
+    }
+
+    #[test]
+    fn over_acp_it_asks_about_everything_that_is_not_denied() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("AGENTS.md"), "be kind").unwrap();
+        let plan_with = |trust, rules| {
+            let workspace = root.path();
+            let given = GivenVariables {
+                config: Some(r#"{"model":"m"}"#),
+                rules,
+            };
+            let planned = plan_acp(ProjectPlace { workspace, trust }, given);
+            let environment = planned.unwrap();
+            let of = |name: &str| {
+                let mut found = environment.iter().filter(|(it, _)| it == name);
+                let value = found.next()?.1.clone().unwrap();
+                serde_json::from_str::<Value>(value.to_str().unwrap()).ok()
+            };
+            (of(RULES).unwrap(), of(CONFIG), of(WITHOUT_PROJECT))
+        };
+        let (rules, config, without) = plan_with(ProjectTrust::Untrusted, None);
+        assert!(RULED.iter().all(|name| rules[name] == "ask"), "{rules}");
+        let config = config.unwrap();
+        assert_eq!(config["model"], "m");
+        assert_eq!(
+            config["instructions"],
+            json!([root.path().join("AGENTS.md")])
+        );
+        assert_eq!(without, Some(json!(1)));
+        let given = r#"{"*":"allow","bash":{"*":"allow","rm *":"deny"},"edit":"deny","x":true}"#;
+        let (rules, config, without) = plan_with(ProjectTrust::Trusted, Some(given));
+        assert_eq!(
+            [
+                &rules["*"],
+                &rules["bash"],
+                &rules["edit"],
+                &rules["x"],
+                &rules["read"]
+            ],
+            [
+                &json!("ask"),
+                &json!("ask"),
+                &json!("deny"),
+                &json!("ask"),
+                &json!("ask"),
+            ]
+        );
+        assert_eq!((config, without), (None, None));
+        let rules = Some("[]");
+        let given = GivenVariables {
+            config: None,
+            rules,
+        };
+        let place = ProjectPlace {
+            workspace: root.path(),
+            trust: ProjectTrust::Trusted,
+        };
+        assert!(plan_acp(place, given).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use pvp_protocol::{ExtraFields, JsonObject, MessageId, ParticipantId};
 use tokio::time::Instant;
 
 use super::Supervisor;
+use super::unreported::UnreportedCall;
 use crate::leases::HeldLease;
 
 /// Bytes of output in one message.
@@ -89,6 +90,7 @@ impl AllowedCall {
         edited: Option<JsonObject>,
     ) -> Self {
         guard.state = CallState::Running;
+        guard.unreported = Some(guard.supervisor.unreported.begin());
         Self {
             guard,
             handle,
@@ -173,6 +175,8 @@ pub(super) struct CallGuard {
     pub(super) state: CallState,
     /// `None` once the call is over.
     lease: Option<HeldLease>,
+    /// Once it may run, until its end is reported.
+    unreported: Option<UnreportedCall>,
 }
 
 impl CallGuard {
@@ -182,6 +186,7 @@ impl CallGuard {
             lease: Some(supervisor.leases.hold(id.clone())),
             id,
             state: CallState::Pending,
+            unreported: None,
         }
     }
 }
@@ -203,11 +208,13 @@ impl Drop for CallGuard {
                 });
             }
             CallState::Running => {
+                let unreported = self.unreported.take();
                 runtime.spawn(async move {
                     let report = CallReport::unknown("the client did not say");
                     if let Err(error) = proposer.report(&id, report.into()).await {
                         tracing::debug!(%error, "an unknown outcome was not reported");
                     }
+                    drop(unreported);
                 });
             }
         }

@@ -1,4 +1,4 @@
-//! Claude Code: hooks in `--settings`.
+//! Claude Code: hooks in `--settings`, its control protocol, and hooks in its own settings.
 
 use std::path::Path;
 
@@ -6,21 +6,27 @@ use serde_json::json;
 
 use super::{
     Asker, Client, Edits, FailsOpen, HostileFile, Launch, LaunchPlace, PROMPT, ProjectSettings,
-    ReadsElsewhere, ServerAway, Several, mark_line, mark_words, subagent_prompt, text,
+    ReadsElsewhere, Reasons, ServerAway, Several, Start, mark_line, mark_words, subagent_prompt,
+    text,
 };
 use crate::model::{ScriptedCall, ScriptedTurn};
+use crate::scenarios::Scenario;
 
 pub const CLAUDE: Client = Client {
+    key: "claude",
+    start: Start::Run,
     name: "claude",
     title: "Claude Code",
     package: "@anthropic-ai/claude-code",
     route: "hooks",
     degree: "hooked",
+    says_version: true,
     removed_tools: &[],
     server_away: ServerAway::Denied,
     asker: Asker::Hook,
     several: Several::InTurn,
     edits: Edits::Run,
+    reasons: Reasons::AtOnce,
     launch,
     screen,
     first_questions: &[],
@@ -64,8 +70,69 @@ pub const CLAUDE: Client = Client {
     cannot: &[],
 };
 
+/// Without a screen, people prompt it.
+pub const CLAUDE_HEADLESS: Client = Client {
+    key: "claude_headless",
+    start: Start::Headless,
+    route: "`pvp agent --client`: its control protocol",
+    degree: "held",
+    server_away: ServerAway::Waits,
+    asker: Asker::Bridge,
+    launch: settings,
+    ..CLAUDE
+};
+
+/// It does not wait for long.
+pub const CLAUDE_DEFERRED: Client = Client {
+    key: "claude_deferred",
+    start: Start::Deferred(|place| with_words(&["-p", "--resume", CONVERSATION], place)),
+    route: "`pvp run --defer-after`, and `--resume` after the decision",
+    several: Several::AskedAgain,
+    launch: |place| with_words(&["-p", PROMPT, "--session-id", CONVERSATION], place),
+    most_requests_after_interrupt: 1,
+    notes: &[
+        (
+            Scenario::Parallel,
+            "It comes back to one call: the others of the same answer do not run, and the model is told to ask again.",
+        ),
+        (
+            Scenario::Interrupt,
+            "Once it has come back it cannot be stopped in the middle of a turn: its model hears that the command was stopped, and its next call is denied.",
+        ),
+    ],
+    ..CLAUDE
+};
+
+/// Its own settings have the hooks.
+pub const CLAUDE_INSTALLED: Client = Client {
+    key: "claude_installed",
+    start: Start::Installed,
+    route: "`pvp hook install --user`, then `claude -p`",
+    says_version: false,
+    cannot: &[(
+        Scenario::HostileRepository,
+        "Its own hooks and servers run, and `disableAllHooks` in its settings leaves ours out; `pvp run` and `--managed` hold.",
+    )],
+    ..CLAUDE
+};
+
+/// What the conversation is called that is left and gone on with.
+const CONVERSATION: &str = "5e0a3f0e-93c5-4c11-9f7e-1f6f3d0c2a11";
+
 fn launch(place: &LaunchPlace) -> Launch {
-    let mut arguments = vec!["-p".to_owned(), PROMPT.to_owned()];
+    with_words(&["-p", PROMPT], place)
+}
+
+/// Its settings, after these words.
+fn with_words(words: &[&str], place: &LaunchPlace) -> Launch {
+    let mut launch = settings(place);
+    let words = words.iter().map(|word| (*word).to_owned());
+    launch.arguments.splice(0..0, words);
+    launch
+}
+
+fn settings(place: &LaunchPlace) -> Launch {
+    let mut arguments = Vec::new();
     if let Some(server) = &place.mcp_server {
         let servers = json!({ "mcpServers": { "echo": { "command": "node", "args": [server] } } });
         arguments.extend(["--mcp-config".to_owned(), servers.to_string()]);

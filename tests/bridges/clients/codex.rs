@@ -1,4 +1,4 @@
-//! Codex: its app-server, with `pvp run` in between.
+//! Codex: its app-server, with `pvp run` or `pvp agent` in between.
 
 use std::path::Path;
 
@@ -6,22 +6,26 @@ use serde_json::json;
 
 use super::{
     Asker, Client, Edits, HostileFile, Launch, LaunchPlace, PROMPT, ProjectSettings,
-    ReadsElsewhere, ServerAway, Several, mark_words, subagent_prompt, text,
+    ReadsElsewhere, Reasons, ServerAway, Several, Start, mark_words, subagent_prompt, text,
 };
 use crate::model::{ScriptedCall, ScriptedTurn};
 use crate::scenarios::Scenario;
 
 pub const CODEX: Client = Client {
+    key: "codex",
+    start: Start::Run,
     name: "codex",
     title: "Codex",
     package: "@openai/codex",
     route: "app-server",
     degree: "held",
+    says_version: true,
     removed_tools: &[],
     server_away: ServerAway::Denied,
     asker: Asker::Bridge,
     several: Several::SideBySide,
     edits: Edits::AskedAgain,
+    reasons: Reasons::AtOnce,
     launch,
     screen,
     first_questions: &[
@@ -78,6 +82,18 @@ pub const CODEX: Client = Client {
         "It can run only what it proposed, so that does not run: the model is told what was approved, and when it asks for that, people decide again.",
     )],
     cannot: &[],
+};
+
+/// Without a screen, people prompt it.
+pub const CODEX_HEADLESS: Client = Client {
+    key: "codex_headless",
+    start: Start::Headless,
+    route: "`pvp agent --client`: app-server",
+    launch: |place| Launch {
+        arguments: ["-s", "workspace-write"].map(str::to_owned).to_vec(),
+        ..launch(place)
+    },
+    ..CODEX
 };
 
 /// A free-form call of `apply_patch`.

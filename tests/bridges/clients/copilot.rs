@@ -1,27 +1,32 @@
-//! Copilot CLI: hooks in a plugin.
+//! Copilot CLI: hooks in a plugin, or ACP.
 
 use std::path::Path;
 
 use serde_json::json;
 
 use super::{
-    Asker, Client, Edits, HostileFile, Launch, LaunchPlace, PROMPT, ProjectSettings,
-    ReadsElsewhere, ServerAway, Several, mark_line, mark_words, subagent_prompt, text,
+    ACP_EDITS, Asker, Client, Edits, HostileFile, Launch, LaunchPlace, PROMPT, ProjectSettings,
+    ReadsElsewhere, Reasons, ServerAway, Several, Start, mark_line, mark_words, subagent_prompt,
+    text,
 };
 use crate::model::{ScriptedCall, ScriptedTurn};
 use crate::scenarios::Scenario;
 
 pub const COPILOT: Client = Client {
+    key: "copilot",
+    start: Start::Run,
     name: "copilot",
     title: "Copilot CLI",
     package: "@github/copilot",
     route: "hooks",
     degree: "hooked",
+    says_version: true,
     removed_tools: &[],
     server_away: ServerAway::Denied,
     asker: Asker::Hook,
     several: Several::InTurn,
     edits: Edits::Run,
+    reasons: Reasons::AtOnce,
     launch,
     screen,
     first_questions: &[("Do you trust the files in this folder?", "\r")],
@@ -65,6 +70,29 @@ pub const COPILOT: Client = Client {
         "It cannot be stopped in the middle of a turn: its model hears that the command was stopped, and its next call is denied.",
     )],
     cannot: &[],
+};
+
+/// People prompt it over ACP.
+pub const COPILOT_ACP: Client = Client {
+    key: "copilot_acp",
+    start: Start::AcpAgent,
+    route: "`pvp agent --acp copilot --acp`",
+    server_away: ServerAway::EndsTurn,
+    asker: Asker::Bridge,
+    edits: Edits::AskedAgain,
+    launch: |place| Launch {
+        arguments: vec!["--acp".to_owned()],
+        ..launch(place)
+    },
+    most_requests_after_interrupt: 0,
+    // The last one only switches hooks off, of which there are none.
+    hostile_files: |marks| hostile_files(marks).into_iter().take(2).collect(),
+    notes: &[ACP_EDITS],
+    cannot: &[(
+        Scenario::ReadUnasked,
+        "It reads without asking, elsewhere too; the record says afterwards what it read.",
+    )],
+    ..COPILOT
 };
 
 fn launch(place: &LaunchPlace) -> Launch {

@@ -1,27 +1,32 @@
-//! Gemini CLI: the tools of `pvp mcp` in place of its own shell and edits.
+//! Gemini CLI: the tools of `pvp mcp` in place of its own shell and edits, or ACP.
 
 use std::path::Path;
 
 use serde_json::json;
 
 use super::{
-    Asker, Client, Edits, FailsOpen, HostileFile, Launch, LaunchPlace, PROMPT, ProjectSettings,
-    ReadsElsewhere, ServerAway, Several, mark_words, subagent_prompt, text,
+    ACP_EDITS, Asker, Client, Edits, FailsOpen, HostileFile, Launch, LaunchPlace, PROMPT,
+    ProjectSettings, ReadsElsewhere, Reasons, ServerAway, Several, Start, mark_words,
+    subagent_prompt, text,
 };
 use crate::model::{ScriptedCall, ScriptedTurn};
 use crate::scenarios::Scenario;
 
 pub const GEMINI: Client = Client {
+    key: "gemini",
+    start: Start::Run,
     name: "gemini",
     title: "Gemini CLI",
     package: "@google/gemini-cli",
     route: "`pvp mcp`, its own tools removed",
     degree: "executed",
+    says_version: true,
     removed_tools: &["run_shell_command", "replace"],
     server_away: ServerAway::Waits,
     asker: Asker::Bridge,
     several: Several::SideBySide,
     edits: Edits::Run,
+    reasons: Reasons::AtOnce,
     launch,
     screen,
     first_questions: &[],
@@ -80,6 +85,59 @@ pub const GEMINI: Client = Client {
         Scenario::McpCall,
         "Without a screen it can ask nobody about the tools of other MCP servers, so they are taken away.",
     )],
+};
+
+/// People prompt it over ACP.
+pub const GEMINI_ACP: Client = Client {
+    key: "gemini_acp",
+    start: Start::AcpAgent,
+    route: "`pvp agent --acp gemini --acp`",
+    degree: "hooked",
+    removed_tools: &[],
+    server_away: ServerAway::EndsTurn,
+    several: Several::InTurn,
+    edits: Edits::AskedAgain,
+    launch: |place| Launch {
+        arguments: ["--acp", "--skip-trust", "-m", "gemini-2.5-flash"]
+            .map(str::to_owned)
+            .to_vec(),
+        ..launch(place)
+    },
+    shell: |line| ScriptedCall::new("run_shell_command", json!({ "command": line })),
+    write: |path, content| {
+        let arguments = json!({ "file_path": text(path), "content": content });
+        ScriptedCall::new("write_file", arguments)
+    },
+    edit: |path, old, new| {
+        let arguments = json!({
+            "file_path": text(path), "instruction": "as scripted",
+            "old_string": old, "new_string": new,
+        });
+        ScriptedCall::new("replace", arguments)
+    },
+    denied_write: None,
+    // The other file only switches hooks off, of which there are none.
+    hostile_files: |marks| hostile_files(marks).into_iter().take(1).collect(),
+    reasons: Reasons::AtTheEnd,
+    fails_open: &[],
+    notes: &[
+        ACP_EDITS,
+        (
+            Scenario::Reject,
+            "It goes on after a rejection; its model reads the reason at the end of its turn, and may then go on again.",
+        ),
+    ],
+    cannot: &[
+        (
+            Scenario::Approve,
+            "It runs only what was approved, but says neither what that printed nor its exit code.",
+        ),
+        (
+            Scenario::ReadUnasked,
+            "It reads in its directory without asking; the record says afterwards what it read. Elsewhere it refuses by itself.",
+        ),
+    ],
+    ..GEMINI
 };
 
 fn launch(place: &LaunchPlace) -> Launch {

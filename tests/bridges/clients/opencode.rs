@@ -1,26 +1,30 @@
-//! OpenCode: a plugin.
+//! OpenCode: a plugin, or ACP.
 
 use std::path::Path;
 
 use serde_json::json;
 
 use super::{
-    Asker, Client, Edits, HostileFile, Launch, LaunchPlace, PROMPT, ProjectSettings,
-    ReadsElsewhere, ServerAway, Several, mark_words, subagent_prompt, text,
+    ACP_EDITS, Asker, Client, Edits, HostileFile, Launch, LaunchPlace, PROMPT, ProjectSettings,
+    ReadsElsewhere, Reasons, ServerAway, Several, Start, mark_words, subagent_prompt, text,
 };
 use crate::model::{ScriptedCall, ScriptedTurn};
 
 pub const OPENCODE: Client = Client {
+    key: "opencode",
+    start: Start::Run,
     name: "opencode",
     title: "OpenCode",
     package: "opencode-ai",
     route: "plugin",
     degree: "hooked",
+    says_version: true,
     removed_tools: &[],
     server_away: ServerAway::Denied,
     asker: Asker::Hook,
     several: Several::SideBySide,
     edits: Edits::Run,
+    reasons: Reasons::AtOnce,
     launch,
     screen,
     first_questions: &[],
@@ -54,6 +58,32 @@ pub const OPENCODE: Client = Client {
     fails_open: &[],
     notes: &[],
     cannot: &[],
+};
+
+/// People prompt it over ACP.
+pub const OPENCODE_ACP: Client = Client {
+    key: "opencode_acp",
+    start: Start::AcpAgent,
+    route: "`pvp agent --acp opencode acp`",
+    server_away: ServerAway::EndsTurn,
+    asker: Asker::Bridge,
+    several: Several::InTurn,
+    edits: Edits::AskedAgain,
+    launch: |place| Launch {
+        arguments: vec!["acp".to_owned()],
+        ..launch(place)
+    },
+    notes: &[ACP_EDITS],
+    ..OPENCODE
+};
+
+/// An editor prompts it over ACP.
+pub const OPENCODE_EDITOR: Client = Client {
+    key: "opencode_editor",
+    start: Start::Editor,
+    route: "an editor, with `pvp acp -- opencode acp`",
+    says_version: false,
+    ..OPENCODE_ACP
 };
 
 fn launch(place: &LaunchPlace) -> Launch {

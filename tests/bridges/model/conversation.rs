@@ -14,6 +14,7 @@ const RESULT_MARKER: &str = "RESULT:";
 const SIDE_REQUESTS: &[&str] = &[
     "[SUGGESTION MODE:",
     "Generate a concise, single-line task title",
+    "Managed memory has TWO directories.",
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,15 +3,17 @@
 use serde_json::{Value, json};
 
 use super::decisions::commands;
-use crate::clients::{Asker, Client, ServerAway};
+use crate::clients::{Asker, Client, ServerAway, Start};
 use crate::model::SeenRequest;
 use crate::process::RunningProcess;
 use crate::stage::{Setting, Stage};
 use crate::support::session::assert_within_a_lease;
 
 /// Runs until it is told to go on. It gives up after a while, for when the test is gone.
-const UNTIL_TOLD: &str =
-    "touch started; for i in $(seq 600); do [ -e go ] && break; sleep 0.1; done; touch finished";
+/// Gemini refuses a `$(`.
+const UNTIL_TOLD: &str = "touch started; \
+     for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5 6 7 8 9; do [ -e go ] || sleep 0.5; done; done; \
+     touch finished";
 
 pub async fn interrupt(client: &'static Client) {
     let script = commands(client, &[UNTIL_TOLD, "touch more"]);
@@ -23,7 +25,7 @@ pub async fn interrupt(client: &'static Client) {
     let asked_before = stage.model.main_requests();
     let interrupt = json!({
         "raised_by": stage.ann.participant, "urgency": "stop", "message": "wrong branch",
-        "target": stage.agent,
+        "target": call.agent,
     });
     stage.ann.send_and_ack("interrupt.raise", interrupt).await;
     let acknowledged = stage.ann.wait_for("interrupt.acknowledge").await;
@@ -69,6 +71,9 @@ pub async fn server_down_before(client: &'static Client) {
             let told = stage.model.last_request_text();
             assert!(told.contains("nobody can be asked"), "{told}");
         }
+        ServerAway::EndsTurn => {
+            stage.process.ended().await;
+        }
         ServerAway::Waits => {
             stage.restart_server().await;
             let call = stage.gate_of("touch made").await;
@@ -80,6 +85,9 @@ pub async fn server_down_before(client: &'static Client) {
 }
 
 pub async fn server_down_during(client: &'static Client) {
+    if let Start::Deferred(_) = client.start {
+        return server_down_while_away(client).await;
+    }
     let script = commands(client, &["touch made"]);
     let mut stage = Stage::start(client, Setting::default(), |_| script).await;
     let call = stage.next_gate().await;
@@ -87,6 +95,9 @@ pub async fn server_down_during(client: &'static Client) {
     match client.server_away {
         ServerAway::Denied => {
             stage.model_reads("nobody can be asked").await;
+            stage.process.ended().await;
+        }
+        ServerAway::EndsTurn => {
             stage.process.ended().await;
         }
         ServerAway::Waits => {
@@ -99,13 +110,36 @@ pub async fn server_down_during(client: &'static Client) {
     assert!(!stage.exists("made"));
 }
 
+/// The client is away too, and its call outlives the server.
+async fn server_down_while_away(client: &'static Client) {
+    let script = commands(client, &["touch made"]);
+    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let call = stage.next_gate().await;
+    stage.leaves_to_wait().await;
+    stage.server.kill_9().await;
+    stage.come_back();
+    let code = stage.process.ended().await;
+    assert_eq!(code, Some(1), "{}", stage.process.output());
+    stage.restart_server().await;
+    // It waits for the decision again, and leaves again.
+    stage.come_back();
+    stage.reject(&call, "not after that").await;
+    stage.model_reads("not after that").await;
+    stage.client_ends().await;
+    assert!(!stage.exists("made"));
+}
+
 pub async fn client_killed(client: &'static Client) {
     tokio::join!(killed_while_waiting(client), killed_while_running(client));
 }
 
 async fn killed_while_waiting(client: &'static Client) {
     let script = commands(client, &["touch made"]);
-    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let setting = Setting {
+        stays: true,
+        ..Setting::default()
+    };
+    let mut stage = Stage::start(client, setting, |_| script).await;
     let call = stage.next_gate().await;
     kill_client(client, &stage);
     // The last renewal of its lease came before this.
@@ -141,10 +175,11 @@ async fn killed_while_running(client: &'static Client) {
     assert_eq!(result["outcome"], outcome, "{result}");
 }
 
-/// Kills the client and `pvp run` in one blow. What the client started lives on: hooks, commands.
+/// Kills the client and who started it in one blow. What the client started lives on: hooks, commands.
 /// Where our own executor runs the commands, only the client is killed.
 fn kill_client(client: &Client, stage: &Stage) {
-    let is_executor = |it: &RunningProcess| client.degree == "executed" && it.is_pvp("run");
+    let is_executor =
+        |it: &RunningProcess| client.degree == "executed" && it.is_pvp(client.start.bridge());
     let is_child = |it: &RunningProcess| it.is_pvp("hook") || it.is_shell_with("finished");
     let killed = stage.process.kill_9(|it| !is_child(it) && !is_executor(it));
     assert!(killed >= 1, "{killed}");
@@ -152,11 +187,15 @@ fn kill_client(client: &Client, stage: &Stage) {
 
 pub async fn asker_killed(client: &'static Client) {
     let script = commands(client, &["touch made"]);
-    let mut stage = Stage::start(client, Setting::default(), |_| script).await;
+    let setting = Setting {
+        stays: true,
+        ..Setting::default()
+    };
+    let mut stage = Stage::start(client, setting, |_| script).await;
     let call = stage.next_gate().await;
     let asker = match client.asker {
         Asker::Hook => "hook",
-        Asker::Bridge => "run",
+        Asker::Bridge => client.start.bridge(),
     };
     assert!(stage.process.kill_9(|it| it.is_pvp(asker)) > 0);
     if client.asker == Asker::Hook {

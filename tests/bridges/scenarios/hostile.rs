@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::decisions::commands;
-use crate::clients::{Client, HostileFile, LaunchPlace, ProjectSettings};
+use crate::clients::{Client, HostileFile, LaunchPlace, ProjectSettings, Start};
 use crate::model::ScriptedModel;
 use crate::process::ClientProcess;
 use crate::stage::{Setting, Stage, marks, write_hostile};
@@ -18,7 +18,13 @@ pub async fn hostile_repository(client: &'static Client) {
             ProjectSettings::Refused => each_file_is_refused(client).await,
         }
     };
-    tokio::join!(supervised, files_do_what_they_say(client));
+    let really = async {
+        // What its files do is the same on every route.
+        if let Start::Run = client.start {
+            files_do_what_they_say(client).await;
+        }
+    };
+    tokio::join!(supervised, really);
 }
 
 async fn settings_are_left_out(client: &'static Client) {

@@ -2,8 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::acp::client::client_capabilities;
-
 /// What an agent may ask of an editor besides: to ask the person something.
 pub(super) const PASSED_ON: [&str; 1] = ["elicitation/create"];
 
@@ -31,15 +29,13 @@ pub(super) const EDITOR_REQUESTS: [&str; 19] = [
 ];
 
 /// Says that files and terminals are ours, whatever the editor can do.
-pub(super) fn add_capabilities(params: &mut Value) {
+pub(super) fn add_capabilities(params: &mut Value, ours: &Value) {
     let Some(params) = params.as_object_mut() else {
         return;
     };
     let capabilities = params.entry("clientCapabilities");
     let capabilities = capabilities.or_insert_with(|| json!({}));
-    let Value::Object(ours) = client_capabilities() else {
-        return;
-    };
+    let ours = ours.as_object().cloned().unwrap_or_default();
     match capabilities.as_object_mut() {
         Some(capabilities) => capabilities.extend(ours),
         None => *capabilities = ours.into(),
