@@ -60,6 +60,8 @@ function socket(): FakeSocket {
 }
 
 async function letIn(head: number): Promise<void> {
+  // Between two attempts, nobody is there to be let in.
+  if (connection.state.value === "waiting") dispatchEvent(new Event("online"));
   socket().onopen?.();
   socket().say("session.welcome", welcome("ann", [], { head, config: CONFIG }));
   await vi.advanceTimersByTimeAsync(0);
