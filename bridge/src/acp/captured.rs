@@ -136,11 +136,17 @@ fn call(fields: Value) -> ToolCall {
 #[test]
 fn only_a_title_that_is_known_to_be_the_command_is_taken_for_it() {
     // Whatever a model calls its command, people must not be shown that in place of it.
-    for id in ["call-1", "run_shell_command", "describe_it__other_1_0"] {
+    for (id, name) in [
+        ("call-1", "execute"),
+        ("run_shell_command", "execute"),
+        // Gemini says besides where its command runs.
+        ("run_shell_command__other_1_0", "run_shell_command"),
+    ] {
         let call = call(json!({ "toolCallId": id, "title": "ls", "kind": "execute" }));
         let translated = translate_call(&call, None, &place());
-        assert_eq!(translated.tool_name, "execute", "{id}");
+        assert_eq!(translated.tool_name, name);
         assert_eq!(translated.arguments["title"], "ls");
+        assert_eq!(translated.arguments.get("full_command"), None);
     }
     // Two commands of which one is shown.
     let input = json!({ "command": "ls", "commands": ["ls", "rm -r src"] });
