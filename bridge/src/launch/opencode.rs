@@ -83,7 +83,7 @@ pub(super) fn plan(
         (CONFIG.to_owned(), Some(json_variable(config))),
         ("OPENCODE_PURE".to_owned(), None),
         // It stands above every configuration, and may take the denial away.
-        ("OPENCODE_PERMISSION".to_owned(), None),
+        (RULES.to_owned(), None),
     ];
     if place.trust == ProjectTrust::Untrusted {
         // Plugins, servers and formatters of a repository run unasked, and see calls after ours.
@@ -242,7 +242,7 @@ mod tests {
                 .environment
                 .contains(&("OPENCODE_PURE".to_owned(), None))
         );
-        let above = ("OPENCODE_PERMISSION".to_owned(), None);
+        let above = (RULES.to_owned(), None);
         assert!(planned.environment.contains(&above));
         for word in ["--pure", "attach", "--attach=http://h"] {
             assert!(matches!(
