@@ -88,6 +88,15 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// Refuses settings that a client does not have.
+pub fn check(
+    client: HookClient,
+    scope: InstallScope,
+    place: &InstallPlace,
+) -> Result<(), InstallError> {
+    settings_files(client, scope, place).map(drop)
+}
+
 /// Installs the hooks of a client.
 pub fn install(
     client: HookClient,

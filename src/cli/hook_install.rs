@@ -55,13 +55,14 @@ impl HookInstallArguments {
 }
 
 pub(super) fn install(arguments: &HookInstallArguments) -> anyhow::Result<ExitCode> {
-    let scope = arguments.scope();
+    let (scope, place) = (arguments.scope(), arguments.place()?);
+    install::check(arguments.client, scope, &place)?;
     let program = own_program()?;
     if scope == InstallScope::Managed && arguments.root == Path::new("/") {
         check_unwritable(&program)?;
     }
     let hook = installed_hook(scope, &program)?;
-    let changes = install::install(arguments.client, scope, &arguments.place()?, &hook)?;
+    let changes = install::install(arguments.client, scope, &place, &hook)?;
     print_changes(&changes)?;
     for line in notes(arguments.client, scope) {
         print_line(line)?;

@@ -46,7 +46,7 @@ pub struct Client {
     /// What this route of this client is called where it is chosen.
     pub key: &'static str,
     /// Who starts it, and with what.
-    pub start: Start,
+    pub started_by: StartedBy,
     /// The name of its program.
     pub name: &'static str,
     /// What people call it.
@@ -113,7 +113,7 @@ pub struct Client {
 
 /// Who starts a client, and who prompts it.
 #[derive(Clone, Copy)]
-pub enum Start {
+pub enum StartedBy {
     /// `pvp run`, with the prompt among the client's arguments.
     Run,
     /// `pvp run --defer-after`: it ends while a call waits, and goes on with these arguments.
@@ -128,7 +128,7 @@ pub enum Start {
     Installed,
 }
 
-impl Start {
+impl StartedBy {
     /// The subcommand of `pvp` that stays beside the client.
     pub fn bridge(self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ const SAY: u64 = 3;
 
 /// Speaks to an agent that was started with pipes. What it hears goes to the file.
 pub fn start(agent: &mut Child, workdir: &Path, heard: File) -> JoinHandle<()> {
-    let editor = Editor {
+    let editor = TestEditor {
         input: agent.stdin.take().unwrap(),
         workdir: workdir.to_owned(),
         heard,
@@ -27,13 +27,13 @@ pub fn start(agent: &mut Child, workdir: &Path, heard: File) -> JoinHandle<()> {
     tokio::spawn(editor.edit(agent.stdout.take().unwrap()))
 }
 
-struct Editor {
+struct TestEditor {
     input: ChildStdin,
     workdir: PathBuf,
     heard: File,
 }
 
-impl Editor {
+impl TestEditor {
     async fn edit(mut self, output: ChildStdout) {
         let capabilities = json!({ "fs": { "readTextFile": false, "writeTextFile": false } });
         let hello = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });

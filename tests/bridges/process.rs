@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use crate::clients::{Client, Launch, LaunchPlace, Start};
+use crate::clients::{Client, Launch, LaunchPlace, StartedBy};
 use crate::editor;
 use crate::support::cli::CliEnv;
 
@@ -27,8 +27,8 @@ impl ClientProcess {
     /// Starts a client on its route, with the link of its agent.
     pub fn start(client: &Client, cli: CliEnv, place: &LaunchPlace, agent_link: &str) -> Self {
         let command = route_command(client, &cli, place, agent_link);
-        let mut process = Self::of(command, cli, (client.launch)(place), client.start);
-        if let Start::Editor = client.start {
+        let mut process = Self::of(command, cli, (client.launch)(place), client.started_by);
+        if let StartedBy::Editor = client.started_by {
             let output = output(&process.cli, "client.out");
             process.editor = Some(editor::start(&mut process.child, &place.workdir, output));
         }
@@ -44,18 +44,18 @@ impl ClientProcess {
         launch: Launch,
     ) {
         let command = route_command(client, &self.cli, place, agent_link);
-        self.child = spawn(command, &self.cli, launch, client.start);
+        self.child = spawn(command, &self.cli, launch, client.started_by);
     }
 
     /// Starts a client alone, in a directory that it trusts.
     pub fn start_unsupervised(client: &Client, cli: CliEnv, place: &LaunchPlace) -> Self {
         let command = cli.program(client.program());
-        Self::of(command, cli, (client.unsupervised)(place), Start::Run)
+        Self::of(command, cli, (client.unsupervised)(place), StartedBy::Run)
     }
 
-    fn of(command: Command, cli: CliEnv, launch: Launch, start: Start) -> Self {
+    fn of(command: Command, cli: CliEnv, launch: Launch, started_by: StartedBy) -> Self {
         Self {
-            child: spawn(command, &cli, launch, start),
+            child: spawn(command, &cli, launch, started_by),
             editor: None,
             mark: format!("HOME={}", cli.home().display()),
             cli,
@@ -105,13 +105,13 @@ impl ClientProcess {
 
 /// What starts a client on its route, with the link of its agent.
 fn route_command(client: &Client, cli: &CliEnv, place: &LaunchPlace, agent_link: &str) -> Command {
-    let words: &[&str] = match client.start {
-        Start::Run => &["run", "--"],
-        Start::Deferred(_) => &["run", "--defer-after", place.defer_after, "--"],
-        Start::Headless => &["agent", "--once", "--client"],
-        Start::AcpAgent => &["agent", "--once", "--acp"],
-        Start::Editor => &["acp", "--"],
-        Start::Installed => return cli.program(client.program()),
+    let words: &[&str] = match client.started_by {
+        StartedBy::Run => &["run", "--"],
+        StartedBy::Deferred(_) => &["run", "--defer-after", place.defer_after, "--"],
+        StartedBy::Headless => &["agent", "--once", "--client"],
+        StartedBy::AcpAgent => &["agent", "--once", "--acp"],
+        StartedBy::Editor => &["acp", "--"],
+        StartedBy::Installed => return cli.program(client.program()),
     };
     let mut command = cli.command(words);
     command
@@ -120,7 +120,7 @@ fn route_command(client: &Client, cli: &CliEnv, place: &LaunchPlace, agent_link:
     command
 }
 
-fn spawn(mut command: Command, cli: &CliEnv, launch: Launch, start: Start) -> Child {
+fn spawn(mut command: Command, cli: &CliEnv, launch: Launch, started_by: StartedBy) -> Child {
     command
         .args(launch.arguments)
         .envs(launch.environment)
@@ -131,13 +131,15 @@ fn spawn(mut command: Command, cli: &CliEnv, launch: Launch, start: Start) -> Ch
         // Claude Code runs nothing as root unless it is told that the machine is a sandbox.
         .env("IS_SANDBOX", "1")
         .stderr(output(cli, "client.err"));
-    match start {
-        Start::Editor => command.stdin(Stdio::piped()).stdout(Stdio::piped()),
-        Start::Run | Start::Deferred(_) | Start::Headless | Start::AcpAgent | Start::Installed => {
-            command
-                .stdin(Stdio::null())
-                .stdout(output(cli, "client.out"))
-        }
+    match started_by {
+        StartedBy::Editor => command.stdin(Stdio::piped()).stdout(Stdio::piped()),
+        StartedBy::Run
+        | StartedBy::Deferred(_)
+        | StartedBy::Headless
+        | StartedBy::AcpAgent
+        | StartedBy::Installed => command
+            .stdin(Stdio::null())
+            .stdout(output(cli, "client.out")),
     };
     command.spawn().unwrap()
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::clients::{Client, Start};
+use crate::clients::{Client, StartedBy};
 use crate::results::{self, Cell};
 
 pub use doctor::BROKEN;
@@ -92,13 +92,13 @@ impl Scenario {
 
     /// Everything that is tried with a client.
     pub fn all_of(client: &Client) -> &'static [Self] {
-        match client.start {
-            Start::Run => &Self::ALL,
-            Start::Deferred(_)
-            | Start::Headless
-            | Start::AcpAgent
-            | Start::Editor
-            | Start::Installed => &Self::OF_OTHER_ROUTES,
+        match client.started_by {
+            StartedBy::Run => &Self::ALL,
+            StartedBy::Deferred(_)
+            | StartedBy::Headless
+            | StartedBy::AcpAgent
+            | StartedBy::Editor
+            | StartedBy::Installed => &Self::OF_OTHER_ROUTES,
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::clients::{Client, HostileFile, LaunchPlace, PROMPT, Start};
+use crate::clients::{Client, HostileFile, LaunchPlace, PROMPT, StartedBy};
 use crate::model::{ScriptedModel, ScriptedTurn, SeenRequest};
 use crate::process::ClientProcess;
 use crate::support::cli::CliEnv;
@@ -28,7 +28,9 @@ pub struct Stage {
     pub model: ScriptedModel,
     /// The client, and what comes of it.
     pub process: ClientProcess,
+    /// Which client it is, and by which route.
     client: &'static Client,
+    /// Where the client works.
     place: LaunchPlace,
     /// The link of the client's agent.
     link: String,
@@ -93,7 +95,7 @@ impl Stage {
         if setting.stays {
             place.defer_after = "1h";
         }
-        if let Start::Installed = client.start {
+        if let StartedBy::Installed = client.started_by {
             cli.log_in(&server.link(&ann_user, Some(SESSION))).await;
             cli.run_ok(&["hook", "install", client.name, "--user"])
                 .await;
@@ -111,7 +113,7 @@ impl Stage {
             place,
             link,
         };
-        if client.start.is_prompted_in_session() {
+        if client.started_by.is_prompted_in_session() {
             stage.prompt(&user.participant).await;
         }
         stage
@@ -129,14 +131,14 @@ impl Stage {
 
     /// Waits until a client leaves that does not stay while a call waits.
     pub async fn leaves_to_wait(&mut self) {
-        if let Start::Deferred(_) = self.client.start {
+        if let StartedBy::Deferred(_) = self.client.started_by {
             self.client_ends().await;
         }
     }
 
     /// Starts a client again that has left.
     pub fn come_back(&mut self) {
-        if let Start::Deferred(resume) = self.client.start {
+        if let StartedBy::Deferred(resume) = self.client.started_by {
             let launch = resume(&self.place);
             self.process
                 .start_again(self.client, &self.place, &self.link, launch);

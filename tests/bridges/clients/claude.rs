@@ -6,15 +6,15 @@ use serde_json::json;
 
 use super::{
     Asker, Client, Edits, FailsOpen, HostileFile, Launch, LaunchPlace, PROMPT, ProjectSettings,
-    ReadsElsewhere, Reasons, ServerAway, Several, Start, mark_line, mark_words, subagent_prompt,
-    text,
+    ReadsElsewhere, Reasons, ServerAway, Several, StartedBy, mark_line, mark_words,
+    subagent_prompt, text,
 };
 use crate::model::{ScriptedCall, ScriptedTurn};
 use crate::scenarios::Scenario;
 
 pub const CLAUDE: Client = Client {
     key: "claude",
-    start: Start::Run,
+    started_by: StartedBy::Run,
     name: "claude",
     title: "Claude Code",
     package: "@anthropic-ai/claude-code",
@@ -73,7 +73,7 @@ pub const CLAUDE: Client = Client {
 /// Without a screen, people prompt it.
 pub const CLAUDE_HEADLESS: Client = Client {
     key: "claude_headless",
-    start: Start::Headless,
+    started_by: StartedBy::Headless,
     route: "`pvp agent --client`: its control protocol",
     degree: "held",
     server_away: ServerAway::Waits,
@@ -85,7 +85,7 @@ pub const CLAUDE_HEADLESS: Client = Client {
 /// It does not wait for long.
 pub const CLAUDE_DEFERRED: Client = Client {
     key: "claude_deferred",
-    start: Start::Deferred(|place| with_words(&["-p", "--resume", CONVERSATION], place)),
+    started_by: StartedBy::Deferred(|place| with_words(&["-p", "--resume", CONVERSATION], place)),
     route: "`pvp run --defer-after`, and `--resume` after the decision",
     several: Several::AskedAgain,
     launch: |place| with_words(&["-p", PROMPT, "--session-id", CONVERSATION], place),
@@ -106,7 +106,7 @@ pub const CLAUDE_DEFERRED: Client = Client {
 /// Its own settings have the hooks.
 pub const CLAUDE_INSTALLED: Client = Client {
     key: "claude_installed",
-    start: Start::Installed,
+    started_by: StartedBy::Installed,
     route: "`pvp hook install --user`, then `claude -p`",
     says_version: false,
     cannot: &[(

@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::{
     Asker, Client, Edits, HostileFile, Launch, LaunchPlace, PROMPT, ProjectSettings,
-    ReadsElsewhere, Reasons, ServerAway, Several, Start, mark_words, subagent_prompt, text,
+    ReadsElsewhere, Reasons, ServerAway, Several, StartedBy, mark_words, subagent_prompt, text,
 };
 use crate::model::{ScriptedCall, ScriptedTurn};
 use crate::scenarios::Scenario;
 
 pub const CODEX: Client = Client {
     key: "codex",
-    start: Start::Run,
+    started_by: StartedBy::Run,
     name: "codex",
     title: "Codex",
     package: "@openai/codex",
@@ -87,7 +87,7 @@ pub const CODEX: Client = Client {
 /// Without a screen, people prompt it.
 pub const CODEX_HEADLESS: Client = Client {
     key: "codex_headless",
-    start: Start::Headless,
+    started_by: StartedBy::Headless,
     route: "`pvp agent --client`: app-server",
     launch: |place| Launch {
         arguments: ["-s", "workspace-write"].map(str::to_owned).to_vec(),

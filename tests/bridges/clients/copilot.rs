@@ -6,15 +6,15 @@ use serde_json::json;
 
 use super::{
     ACP_EDITS, Asker, Client, Edits, HostileFile, Launch, LaunchPlace, PROMPT, ProjectSettings,
-    ReadsElsewhere, Reasons, ServerAway, Several, Start, mark_line, mark_words, subagent_prompt,
-    text,
+    ReadsElsewhere, Reasons, ServerAway, Several, StartedBy, mark_line, mark_words,
+    subagent_prompt, text,
 };
 use crate::model::{ScriptedCall, ScriptedTurn};
 use crate::scenarios::Scenario;
 
 pub const COPILOT: Client = Client {
     key: "copilot",
-    start: Start::Run,
+    started_by: StartedBy::Run,
     name: "copilot",
     title: "Copilot CLI",
     package: "@github/copilot",
@@ -75,7 +75,7 @@ pub const COPILOT: Client = Client {
 /// People prompt it over ACP.
 pub const COPILOT_ACP: Client = Client {
     key: "copilot_acp",
-    start: Start::AcpAgent,
+    started_by: StartedBy::AcpAgent,
     route: "`pvp agent --acp copilot --acp`",
     server_away: ServerAway::EndsTurn,
     asker: Asker::Bridge,

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{
     ACP_EDITS, Asker, Client, Edits, FailsOpen, HostileFile, Launch, LaunchPlace, PROMPT,
-    ProjectSettings, ReadsElsewhere, Reasons, ServerAway, Several, Start, mark_words,
+    ProjectSettings, ReadsElsewhere, Reasons, ServerAway, Several, StartedBy, mark_words,
     subagent_prompt, text,
 };
 use crate::model::{ScriptedCall, ScriptedTurn};
@@ -14,7 +14,7 @@ use crate::scenarios::Scenario;
 
 pub const GEMINI: Client = Client {
     key: "gemini",
-    start: Start::Run,
+    started_by: StartedBy::Run,
     name: "gemini",
     title: "Gemini CLI",
     package: "@google/gemini-cli",
@@ -90,7 +90,7 @@ pub const GEMINI: Client = Client {
 /// People prompt it over ACP.
 pub const GEMINI_ACP: Client = Client {
     key: "gemini_acp",
-    start: Start::AcpAgent,
+    started_by: StartedBy::AcpAgent,
     route: "`pvp agent --acp gemini --acp`",
     degree: "hooked",
     removed_tools: &[],

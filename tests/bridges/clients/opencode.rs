@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::{
     ACP_EDITS, Asker, Client, Edits, HostileFile, Launch, LaunchPlace, PROMPT, ProjectSettings,
-    ReadsElsewhere, Reasons, ServerAway, Several, Start, mark_words, subagent_prompt, text,
+    ReadsElsewhere, Reasons, ServerAway, Several, StartedBy, mark_words, subagent_prompt, text,
 };
 use crate::model::{ScriptedCall, ScriptedTurn};
 
 pub const OPENCODE: Client = Client {
     key: "opencode",
-    start: Start::Run,
+    started_by: StartedBy::Run,
     name: "opencode",
     title: "OpenCode",
     package: "opencode-ai",
@@ -63,7 +63,7 @@ pub const OPENCODE: Client = Client {
 /// People prompt it over ACP.
 pub const OPENCODE_ACP: Client = Client {
     key: "opencode_acp",
-    start: Start::AcpAgent,
+    started_by: StartedBy::AcpAgent,
     route: "`pvp agent --acp opencode acp`",
     server_away: ServerAway::EndsTurn,
     asker: Asker::Bridge,
@@ -80,7 +80,7 @@ pub const OPENCODE_ACP: Client = Client {
 /// An editor prompts it over ACP.
 pub const OPENCODE_EDITOR: Client = Client {
     key: "opencode_editor",
-    start: Start::Editor,
+    started_by: StartedBy::Editor,
     route: "an editor, with `pvp acp -- opencode acp`",
     says_version: false,
     ..OPENCODE_ACP

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::decisions::commands;
-use crate::clients::{Asker, Client, ServerAway, Start};
+use crate::clients::{Asker, Client, ServerAway, StartedBy};
 use crate::model::SeenRequest;
 use crate::process::RunningProcess;
 use crate::stage::{Setting, Stage};
@@ -85,7 +85,7 @@ pub async fn server_down_before(client: &'static Client) {
 }
 
 pub async fn server_down_during(client: &'static Client) {
-    if let Start::Deferred(_) = client.start {
+    if let StartedBy::Deferred(_) = client.started_by {
         return server_down_while_away(client).await;
     }
     let script = commands(client, &["touch made"]);
@@ -179,7 +179,7 @@ async fn killed_while_running(client: &'static Client) {
 /// Where our own executor runs the commands, only the client is killed.
 fn kill_client(client: &Client, stage: &Stage) {
     let is_executor =
-        |it: &RunningProcess| client.degree == "executed" && it.is_pvp(client.start.bridge());
+        |it: &RunningProcess| client.degree == "executed" && it.is_pvp(client.started_by.bridge());
     let is_child = |it: &RunningProcess| it.is_pvp("hook") || it.is_shell_with("finished");
     let killed = stage.process.kill_9(|it| !is_child(it) && !is_executor(it));
     assert!(killed >= 1, "{killed}");
@@ -195,7 +195,7 @@ pub async fn asker_killed(client: &'static Client) {
     let call = stage.next_gate().await;
     let asker = match client.asker {
         Asker::Hook => "hook",
-        Asker::Bridge => client.start.bridge(),
+        Asker::Bridge => client.started_by.bridge(),
     };
     assert!(stage.process.kill_9(|it| it.is_pvp(asker)) > 0);
     if client.asker == Asker::Hook {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::decisions::commands;
-use crate::clients::{Client, HostileFile, LaunchPlace, ProjectSettings, Start};
+use crate::clients::{Client, HostileFile, LaunchPlace, ProjectSettings, StartedBy};
 use crate::model::ScriptedModel;
 use crate::process::ClientProcess;
 use crate::stage::{Setting, Stage, marks, write_hostile};
@@ -20,7 +20,7 @@ pub async fn hostile_repository(client: &'static Client) {
     };
     let really = async {
         // What its files do is the same on every route.
-        if let Start::Run = client.start {
+        if let StartedBy::Run = client.started_by {
             files_do_what_they_say(client).await;
         }
     };
