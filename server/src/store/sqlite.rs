@@ -454,8 +454,21 @@ fn create_data_directory(dir: &Path) -> Result<(), OpenError> {
         })
 }
 
-/// Locks the directory until the file is closed, which also happens when the process is killed.
-fn lock_directory(dir: &Path) -> Result<File, OpenError> {
+/// Keeps other servers out of a directory until it is dropped, or the process is killed.
+#[derive(Debug)]
+struct DirectoryLock(File);
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a program that is just being started has it open, too.
+        if let Err(error) = self.0.unlock() {
+            tracing::warn!(%error, "the lock of the data directory is kept until the server has ended");
+        }
+    }
+}
+
+/// Locks the directory.
+fn lock_directory(dir: &Path) -> Result<DirectoryLock, OpenError> {
     let path = dir.join(LOCK_FILE);
     let opened = OpenOptions::new()
         .create(true)
@@ -468,7 +481,7 @@ fn lock_directory(dir: &Path) -> Result<File, OpenError> {
     };
     let file = opened.map_err(failed)?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(DirectoryLock(file)),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked(dir.to_owned())),
         Err(TryLockError::Error(source)) => Err(failed(source)),
     }

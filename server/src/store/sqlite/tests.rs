@@ -294,6 +294,16 @@ async fn a_directory_has_one_server_at_a_time() {
     SqliteStore::open(dir.path()).await.unwrap();
 }
 
+#[test]
+fn a_directory_is_free_although_a_program_that_starts_has_the_lock_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let lock = lock_directory(dir.path()).unwrap();
+    let inherited = lock.0.try_clone().unwrap();
+    drop(lock);
+    lock_directory(dir.path()).unwrap();
+    drop(inherited);
+}
+
 #[tokio::test]
 async fn deadlines_come_due_in_order_and_can_be_removed() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,5 @@
 //! The thread that writes all appends, committing those that wait together as a group.
 
-use std::fs::File;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +15,7 @@ use super::super::{
 };
 use super::deletion::{self, PurgeState};
 use super::log_appender::{AppendResults, LogAppender};
-use super::schema;
+use super::{DirectoryLock, schema};
 
 /// How many jobs the writer takes from its queue at a time. The queue itself needs no bound: a
 /// session has at most one append in it, and holds the records of that append anyway.
@@ -60,7 +59,7 @@ impl WriterHandle {
         dir: &Path,
         connection: Connection,
         appender: LogAppender,
-        lock: File,
+        lock: DirectoryLock,
     ) -> Result<Self, OpenError> {
         let (jobs, receiver) = mpsc::unbounded_channel();
         let writer_thread = WriterThread {
@@ -162,7 +161,7 @@ struct WriterThread {
     connection: Option<Connection>,
     appender: LogAppender,
     /// Released last, when the database is closed.
-    _lock: File,
+    _lock: DirectoryLock,
 }
 
 impl WriterThread {
