@@ -39,11 +39,12 @@ fn call(input: &Value) -> Result<HookedCall, String> {
 }
 
 fn ended(input: &Value) -> CallReport {
-    let exit_code = input.pointer("/metadata/exit").and_then(Value::as_i64);
+    let exit = input.pointer("/metadata/exit");
     let error = text(input, "error");
     CallReport {
-        success: error.is_none() && exit_code.unwrap_or(0) == 0,
-        exit_code,
+        // A command that was stopped has an exit code that is null; other tools have none.
+        success: error.is_none() && exit.is_none_or(|code| *code == 0),
+        exit_code: exit.and_then(Value::as_i64),
         stdout: input
             .get("output")
             .map(report::result_text)
@@ -67,4 +68,22 @@ pub(super) fn reply(answer: &HookAnswer) -> HookReply {
         HookAnswer::Stop { reason } => json!({ "answer": "stop", "reason": reason }),
         HookAnswer::Continue { text } => json!({ "answer": "continue", "text": text }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_was_stopped_has_not_succeeded() {
+        for (metadata, success, exit_code) in [
+            (json!({ "exit": 0 }), true, Some(0)),
+            (json!({ "exit": 3 }), false, Some(3)),
+            (json!({ "exit": null }), false, None),
+            (json!({}), true, None),
+        ] {
+            let report = ended(&json!({ "output": "o", "metadata": metadata }));
+            assert_eq!((report.success, report.exit_code), (success, exit_code));
+        }
+    }
 }
